@@ -1,6 +1,5 @@
 """Two whole models side by side: their grids by one measure, and the measure by depth."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -15,11 +14,10 @@ from pages.shared.grid.measures import MEASURES, Measure
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.fit import fitted_index
-from pages.shared.selection.pins import add_pins, pin_of
+from pages.shared.selection.pins import add_pins, pin_of, with_model
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.comparison.figures import depth_figure
 from poskernel_core.analyses.comparison.measures import MeasureByDepth, MeasureByDepthParams
-from poskernel_core.analyses.comparison.pins import Pin, nearest_position, pinned_run
 from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
@@ -40,7 +38,7 @@ def draw_models(selection: Selection) -> None:
         st.caption("Choose a second model. Both models are then drawn by the same measure.")
         return
     try:
-        other = _selection_of(name, selection)
+        other = with_model(selection, name)
     except PosKernelError as error:
         say_error(str(error))
         return
@@ -51,25 +49,6 @@ def draw_models(selection: Selection) -> None:
     _draw_grids(measure, selection, other)
     if measure.declared.scale != "labels":
         _draw_depth(measure, selection, other)
-
-
-def _selection_of(name: str, selection: Selection) -> Selection:
-    """Return another model's selection with the same corpus, windows and, if chosen, context.
-
-    Raises:
-        PosKernelError: the model is not available.
-    """
-    run = selection.run
-    located = results.located(name, None)
-    first = located.geometry.with_heads[0]
-    usual = run.context == selection.located.geometry.usual_context
-    context = None if usual else min(run.context, located.geometry.n_ctx)
-    pin = Pin(
-        f"L{first}H0", name, None, run.corpus.name, context, run.windows, run.start_token, run.dtype
-    )
-    its = pinned_run(pin, find=results.located)
-    query = nearest_position(its, selection.query)
-    return replace(selection, located=located, run=its, layer=first, head=0, query=query)
 
 
 def _draw_grids(measure: Measure, *selections: Selection) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 import streamlit as st
 
 from pages.interventions import captions as words
+from pages.interventions.first_heads import offer_first_heads
 from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import plain, say_error
@@ -34,6 +35,7 @@ def draw_many_texts(selection: Selection) -> None:
         "Heads", help="such as L0H1, L2H3; all at once", **fitted_text("manyheads", selection.cell)
     )
     instead = two.selectbox("What takes their place", **linked("manyby", BY))
+    offer_first_heads(selection, "manyheads")
     if not heads.strip():
         st.info("Type one head or more.", icon=":material/touch_app:")
         return

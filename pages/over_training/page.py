@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import streamlit as st
 
-from pages.over_training.run import Chosen, choose_run, offer_to_compute, say_what_is_alike
+from pages.over_training.run import (
+    Chosen,
+    choose_other,
+    choose_run,
+    offer_to_compute,
+    say_what_is_alike,
+)
 from pages.over_training.sections import (
     draw_curves,
     draw_grids,
@@ -27,6 +33,7 @@ from poskernel_core.analyses.training.spec import (
     OverTrainingParams,
 )
 from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.result import Result
 from poskernel_core.models.geometry import Geometry
 
 PLACE = Place(
@@ -49,14 +56,16 @@ def choose_measure(geometry: Geometry) -> HeadMeasure:
     return MEASURES[chosen or FIRST].declared
 
 
-def draw_measure(chosen: Chosen, measure: HeadMeasure, asked: OverTrainingParams) -> None:
-    """Draw a measure of all heads over training."""
+def draw_measure(
+    chosen: Chosen, measure: HeadMeasure, asked: OverTrainingParams, theirs: Result | None
+) -> None:
+    """Draw a measure of all heads over training, its curves beside those of another run."""
     found = chosen.fetch(OverTraining, asked)
     if found is None:
         return
     say_what_is_alike(found)
     if measure.scale != "labels":
-        draw_curves(found, chosen)
+        draw_curves(found, chosen, theirs)
     draw_step(found, measure, chosen.selection)
     draw_grids(found, measure, chosen.selection)
 
@@ -78,7 +87,12 @@ def draw_run(chosen: Chosen, measure: HeadMeasure) -> None:
         *((OverTraining, each) for each in (asked, kinds, scores, sinks)),
         (KernelOverTraining, kernel),
     )
-    draw_measure(chosen, measure, asked)
+    other, theirs = choose_other(chosen), None
+    if other is not None:
+        offer_to_compute(other, (OverTraining, asked))
+        theirs = other.fetch(OverTraining, asked)
+        chosen = replace(chosen, over=other.over)
+    draw_measure(chosen, measure, asked, theirs)
     draw_kinds(chosen, kinds)
     draw_kernel(chosen, kernel)
     draw_two_shares(chosen, scores, sinks)

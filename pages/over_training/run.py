@@ -10,19 +10,23 @@ from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, want
-from pages.shared.selection.fit import choose_one, linked
+from pages.shared.selection.fit import choose_one, fitted_index, linked
+from pages.shared.selection.pins import with_model
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
 from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.engine.admission import computes
-from poskernel_core.models.training import LOG, TrainingRun
+from poskernel_core.models import catalog
+from poskernel_core.models.catalog import official_name
+from poskernel_core.models.training import LOG, TrainingRun, schedule_for
 
 MANY = 40
 """If there are more checkpoints, the default is those nearest to powers of two."""
 
 NAMED = 6
+NONE = "no other run"
 
 C = TypeVar("C", bound=CheckpointParams)
 Asked: TypeAlias = tuple[type[OfCheckpoints[C]], C]
@@ -36,12 +40,14 @@ class Chosen:
         selection: the sidebar's selection.
         training: the checkpoints.
         over: the axis: steps or tokens.
+        beside: whether it is drawn beside the sidebar's run.
         answers: results fetched so far, by question and parameters.
     """
 
     selection: Selection
     training: TrainingRun
     over: str = STEPS
+    beside: bool = False
     answers: dict[Any, Result | None] = field(default_factory=dict, repr=False)
 
     def choose_axis(self) -> str:
@@ -109,17 +115,20 @@ def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
     missing = chosen.missing(*asked)
     if not missing or is_wanted(chosen.key):
         return
+    whose = f" of {chosen.training.model}" if chosen.beside else ""
     few = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
     every = len(chosen.training.checkpoints)
     if not computes() or chosen.selection.located.away:
-        say(f"{len(missing)} of {every} checkpoints are not computed: {few}. {NOTHING_NEW}")
+        told = f"{len(missing)} of {every} checkpoints{whose} are not computed: {few}."
+        say(f"{told} {NOTHING_NEW}")
         return
     with in_place_of():
         st.info(
-            plain(f"{len(missing)} of {every} checkpoints are not computed yet: {few}."),
+            plain(f"{len(missing)} of {every} checkpoints{whose} are not computed yet: {few}."),
             icon=":material/pending:",
         )
-        compute_button("Compute them", "compute-checkpoints", want, chosen.key)
+        key = f"compute-checkpoints{'-beside' * chosen.beside}"
+        compute_button("Compute them", key, want, chosen.key)
 
 
 def choose_run(selection: Selection) -> Chosen | None:
@@ -141,6 +150,33 @@ def choose_run(selection: Selection) -> Chosen | None:
         )
         training = training if every else training.chosen(LOG)
     return Chosen(selection, training)
+
+
+def choose_other(chosen: Chosen) -> Chosen | None:
+    """Draw the choice of a second run; return it, read as the first one is.
+
+    Raises:
+        PosKernelError: the second run does not fit.
+    """
+    own = chosen.training.model
+    names = [each.name for each in catalog.entries() if each.name != own and _has_run(each.name)]
+    if not names:
+        return None
+    name = st.selectbox("Beside", **fitted_index("alongside", [NONE, *names], NONE))
+    training = None if name in (None, NONE) else results.training(name)
+    if training is None:
+        return None
+    if len(chosen.training.checkpoints) < len(training.checkpoints) > MANY:
+        training = training.chosen(LOG)
+    selection = with_model(chosen.selection, name)
+    known = all(each.tokens is not None for each in training.checkpoints)
+    return Chosen(selection, training, chosen.over if known else STEPS, beside=True)
+
+
+def _has_run(name: str) -> bool:
+    """Tell whether a model's checkpoints are known, without asking the hub."""
+    here = catalog.is_local(name) or bool(schedule_for(official_name(name)))
+    return here and results.has_checkpoints(name)
 
 
 def say_what_is_alike(found: Result) -> None:

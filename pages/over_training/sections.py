@@ -88,8 +88,11 @@ TWO_SHARES = explained(
 FEW = 3
 
 
-def draw_curves(found: Result, chosen: Chosen) -> None:
-    """Draw the measure of chosen heads against steps or tokens, and their emergence."""
+def draw_curves(found: Result, chosen: Chosen, theirs: Result | None) -> None:
+    """Draw the measure of chosen heads against steps or tokens, and their emergence.
+
+    Those of a second run stand beside them, on the same axes.
+    """
     selection = chosen.selection
     layers, heads = found.values["change"].shape
     names = [head_name(layer, head) for layer in range(layers) for head in range(heads)]
@@ -103,8 +106,15 @@ def draw_curves(found: Result, chosen: Chosen) -> None:
         st.info("Choose at least one head.", icon=":material/info:")
         return
     measure = found.params["measure"]
-    figure = partial(curves_figure, found, shown, chosen.over)
-    card("curves", figure, found, CURVES, f"{capital(measure)} over training")
+    title = f"{capital(measure)} over training"
+    if theirs is None:
+        card("curves", partial(curves_figure, found, shown, chosen.over), found, CURVES, title)
+    else:
+        both = {"curves": (found, theirs), "curves-beside": (theirs, found)}
+        for column, (name, (one, other)) in zip(st.columns(2), both.items(), strict=True):
+            with column:
+                figure = partial(curves_figure, one, shown, chosen.over, beside=other)
+                card(name, figure, one, CURVES, f"{title}: {one.provenance['model']}")
     table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
     if table.open:
         with table:

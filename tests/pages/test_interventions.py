@@ -2,16 +2,18 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.interventions.controls import CHANGES
+from pages.interventions.first_heads import first_heads
 from pages.shared.jobs import results
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.data.moves import fitting, words_of
-from tests.support.bound import opened, opened_as_linked
+from tests.support.bound import fine, opened, opened_as_linked, press
 from tools.recorded import figures_on
 
 OWN = "The cat saw the dog; the cat"
@@ -170,6 +172,31 @@ def test_presets_of_a_model_without_its_own(scheme, length):
     assert len(removed) == (scheme == "learned")
     assert 2 == len({each.name for each in presets})
     assert all((len(each.prompt) < 4 * 64) == (length < 512) for each in presets)
+
+
+@pytest.mark.slow
+def test_heads_to_silence_by_a_measure(computed):
+    """The first of a number, from either end, or all of a kind, fill the field."""
+    app = opened(PAGE, context=CONTEXT, windows="20", unfolded="first-heads")
+    choose_measure(app, "attention sink")
+    app.number_input(key="first-count").set_value(3).run()
+    taken = fine(press(app, "take-heads")).text_input(key="manyheads").value
+    assert 3 == len(taken.split(", "))
+    choose_measure(app, "kind of kernel")
+    kinds = fine(press(app, "take-heads")).text_input(key="manyheads").value
+    assert kinds not in ("", taken)
+
+
+def choose_measure(app: AppTest, title: str) -> None:
+    fine(app.selectbox(key="first-measure").select(title).run())
+    if "compute-first-heads" in [each.key for each in app.button]:
+        press(app, "compute-first-heads")
+
+
+def test_first_heads():
+    values = np.array([[0.3, np.nan, -2.0], [7.0, 0.3, 1.0]])
+    assert ["L0H2", "L0H0", "L1H1", "L1H2", "L1H0"] == first_heads(values, 6)
+    assert ["L1H0", "L1H2"] == first_heads(-values, 2)
 
 
 @pytest.mark.slow

@@ -25,9 +25,14 @@ def opened(name: str, **parameters: Any) -> AppTest:
     return opened_as_linked(name, **(FIRST | MODELS.get(name, {}) | parameters))
 
 
-def opened_as_linked(name: str = "", **parameters: Any) -> AppTest:
-    """A page, drawn as a script, by a link with these parameters alone; the first unless named."""
+def opened_as_linked(name: str = "", *, unfolded: str = "", **parameters: Any) -> AppTest:
+    """A page, drawn as a script, by a link with these parameters alone; the first unless named.
+
+    ``unfolded`` is the key of a menu that is open.
+    """
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
+    if unfolded:
+        app.session_state[unfolded] = True
     for parameter, value in parameters.items():
         app.query_params[parameter] = value
     return open_page(app, name) if name else app.run()

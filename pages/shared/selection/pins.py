@@ -1,6 +1,6 @@
 """Pinned heads: kept for the session and in every link."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import streamlit as st
@@ -14,6 +14,7 @@ from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.comparison.pins import (
     MAX_PINS,
     Pin,
+    nearest_position,
     pinned_run,
     read_pins,
     write_pins,
@@ -187,3 +188,22 @@ def refusals(refused: list[str]) -> None:
             lines[MAX_TOLD:] = [f"{len(lines) - MAX_TOLD} more pins of the link are left out."]
         text = lines[0] if len(lines) == 1 else "\n".join(f"- {each}" for each in lines)
         st.warning(text, icon=":material/link_off:")
+
+
+def with_model(selection: Selection, name: str) -> Selection:
+    """Return the selection in another model: same corpus, windows and, if chosen, context.
+
+    Raises:
+        PosKernelError: the model is not available.
+    """
+    run = selection.run
+    located = results.located(name, None)
+    first = located.geometry.with_heads[0]
+    usual = run.context == selection.located.geometry.usual_context
+    context = None if usual else min(run.context, located.geometry.n_ctx)
+    pin = Pin(
+        f"L{first}H0", name, None, run.corpus.name, context, run.windows, run.start_token, run.dtype
+    )
+    its = pinned_run(pin, find=results.located)
+    query = nearest_position(its, selection.query)
+    return replace(selection, located=located, run=its, layer=first, head=0, query=query)

@@ -25,6 +25,8 @@ from poskernel_core.plotting.palette import CATEGORICAL, DIVERGING, KIND_LOOKS, 
 
 MAX_CURVES = 6
 STEPS, TOKENS = "steps", "tokens"
+MANY = 10**6
+MARGIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -85,23 +87,53 @@ def most_changed(result: Result, most: int = MAX_CURVES) -> list[str]:
     return [head_name(int(layer), int(head)) for layer, head in zip(*places, strict=True)]
 
 
-def curves_figure(result: Result, heads: Sequence[str], over: str = STEPS) -> go.Figure:
+def curves_figure(
+    result: Result, heads: Sequence[str], over: str = STEPS, beside: Result | None = None
+) -> go.Figure:
     """Draw the measure of some heads against steps or tokens, with bands of one standard error.
 
-    A diamond marks the emergence at half of the final value, on a line that spans its interval;
+    Heads that the model lacks are left out. The axes span also what is drawn ``beside``. A diamond
+    marks the emergence at half of the final value, on a line that spans its interval;
     heads that are above half from the first checkpoint on have no diamond.
     """
     axis, figure = axis_of(result, over), go.Figure()
     for index, name in enumerate(heads):
-        one = result
-        if result.axes["measure"] != ("step",):  # no head was selected before
-            layer, head = parse_cell(name, *result.values["measure"].shape[1:])
-            one = result.select(layer=layer, head=head)
-        _add_head(figure, one, axis, name, look(index), over)
+        if (one := _of(result, name)) is not None:
+            _add_head(figure, one, axis, name, look(index), over)
     measure = result.params["measure"]
     style(figure, x_title=axis.title, y_title=f"{measure} ({result.units['measure']})", height=440)
+    axis.apply(figure)
+    if beside is not None:
+        _span(figure, [result, beside], heads, over)
     title = f"{measure[:1].upper()}{measure[1:]} of {', '.join(heads)}"
-    return set_title(legend_under_title(axis.apply(figure)), title)
+    return set_title(legend_under_title(figure), title)
+
+
+def _of(result: Result, name: str) -> Result | None:
+    """Return a head's part of a result, which may be that already; None if the model lacks it."""
+    if result.axes["measure"] == ("step",):
+        return result
+    layer, head = parse_cell(name, MANY, MANY)
+    layers, heads = result.values["measure"].shape[1:]
+    return result.select(layer=layer, head=head) if layer < layers and head < heads else None
+
+
+def _span(figure: go.Figure, both: list[Result], heads: Sequence[str], over: str) -> None:
+    """Let the axes of a figure span the curves of two results, in place."""
+    places = np.log10(np.concatenate([axis_of(each, over).at for each in both]))
+    shown = [one for each in both for name in heads if (one := _of(each, name)) is not None]
+    ends = [
+        one.values["measure"] + sign * np.nan_to_num(one.errors.get("measure", 0.0))
+        for one in shown
+        for sign in (-1, 1)
+    ]
+    figure.update_xaxes(range=_widened(places)).update_yaxes(range=_widened(np.concatenate(ends)))
+
+
+def _widened(values: Float[np.ndarray, " value"]) -> list[float]:
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    room = MARGIN * (high - low) or 1.0
+    return [low - room, high + room]
 
 
 def _add_head(

@@ -53,6 +53,25 @@ def test_tokens_that_are_not_known() -> None:
         draw.axis_of(made(tokens=np.full(len(STEPS), np.nan)), "tokens")
 
 
+def test_two_runs_on_the_same_axes() -> None:
+    """They span both; a head that one of the models lacks is left out of its figure alone."""
+    small, large = made(), made()
+    large.values["measure"] *= 3
+    large.errors["measure"] = np.full(large.values["measure"].shape, 0.1)
+    large.coordinates["step"] = 10 * small.coordinates["step"]
+    heads = ["L1H2", "L7H7"]
+    one, other = (
+        draw.curves_figure(mine, heads, beside=theirs)
+        for mine, theirs in ((small, large), (large, small))
+    )
+    for figure in (one, other):
+        least, most = np.log10([0.5, 640])
+        room = 0.05 * (most - least)
+        np.testing.assert_allclose([least - room, most + room], figure.layout.xaxis.range)
+        np.testing.assert_allclose([-0.1 - 0.13, 2.5 + 0.13], figure.layout.yaxis.range)
+        assert {"L1H2"} == {each.legendgroup for each in figure.data if each.legendgroup}
+
+
 def test_emergence() -> None:
     found = made()
     figure = draw.curves_figure(found, ["L1H2", "L0H1"])
