@@ -9,7 +9,6 @@ from pages.contextual import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import draw_duplicates, draw_variation
-from pages.shared.cards.rest import rest
 from pages.shared.experiments.contextual_controls import (
     choose_first_windows,
     choose_texts,
@@ -253,6 +252,4 @@ def page(selection: Selection) -> None:
                 heads = regrouped(found, **limits)
                 draw_plane(selection, heads, limits)
                 draw_head(selection, heads, token, limits, first_windows)
-        with rest() as wanted:
-            if wanted:
-                draw_layer(selection)
+        draw_layer(selection)

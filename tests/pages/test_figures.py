@@ -135,6 +135,11 @@ def the_morph_plays_and_can_be_moved(page: Page) -> None:
     until(page, f"last => String(Array.from({PLAYER}.data[0].x)) !== last", last)
 
 
+REST_IS_NEXT = """() => document.querySelector("[data-testid=stMain]").scrollBy(
+  0, document.querySelector(".st-key-rest").getBoundingClientRect().top - innerHeight)"""
+"""What stands below the curve begins at the lower edge of the window."""
+
+
 def a_figure_that_waits_follows_the_last_choice(page: Page) -> None:
     """One head, another, and the first again before the browser is idle: the first is drawn."""
     far = figure(page, "layer")
@@ -142,7 +147,7 @@ def a_figure_that_waits_follows_the_last_choice(page: Page) -> None:
     expect(far.locator(".main-svg").first).to_be_visible()
     first = drawn(far)
     for head in ("L1H3", "L2H6"):
-        page.get_by_role("heading", level=1).scroll_into_view_if_needed()
+        page.evaluate(REST_IS_NEXT)
         side_cell(page, head).click()
         expect(page.locator(".st-key-finding-layer")).to_contain_text(f"layer {head[1]}")
     far.scroll_into_view_if_needed()
