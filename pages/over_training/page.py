@@ -70,8 +70,8 @@ def draw_measure(
     draw_grids(found, measure, chosen.selection)
 
 
-def draw_run(chosen: Chosen, measure: HeadMeasure) -> None:
-    """Draw all figures of a run.
+def draw_run(chosen: Chosen, measure: HeadMeasure, other: Chosen | None) -> None:
+    """Draw all figures of a run, the curves beside those of the other one.
 
     Raises:
         PosKernelError: the selection does not fit the run.
@@ -87,7 +87,7 @@ def draw_run(chosen: Chosen, measure: HeadMeasure) -> None:
         *((OverTraining, each) for each in (asked, kinds, scores, sinks)),
         (KernelOverTraining, kernel),
     )
-    other, theirs = choose_other(chosen), None
+    theirs = None
     if other is not None:
         offer_to_compute(other, (OverTraining, asked))
         theirs = other.fetch(OverTraining, asked)
@@ -104,12 +104,14 @@ def page(selection: Selection) -> None:
     if chosen is None:
         return
     offer_head(selection, "induction")
-    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    left, right, last = st.columns([3, 2, 3], vertical_alignment="bottom")
     with left:
         measure = choose_measure(chosen.selection.located.geometry)
     with right:
         chosen = replace(chosen, over=chosen.choose_axis())
     try:
-        draw_run(chosen, measure)
+        with last:
+            other = choose_other(chosen)
+        draw_run(chosen, measure, other)
     except PosKernelError as error:
         say_error(str(error))

@@ -162,7 +162,7 @@ def choose_other(chosen: Chosen) -> Chosen | None:
     names = [each.name for each in catalog.entries() if each.name != own and _has_run(each.name)]
     if not names:
         return None
-    name = st.selectbox("Beside", **fitted_index("alongside", [NONE, *names], NONE))
+    name = st.selectbox("Beside it", **fitted_index("alongside", [NONE, *names], NONE))
     training = None if name in (None, NONE) else results.training(name)
     if training is None:
         return None
