@@ -61,6 +61,8 @@ def the_curve_follows_the_kinds(page: Page) -> None:
     cell(page, "L2H4").click()
     expect(page.locator(".curve")).to_contain_text("L2H4")
     expect(axis).to_contain_text("log scale")
+    expect(page).to_have_url(re.compile("head=L2H4"))  # the server has followed, too
+    settle(page)
 
 
 def kernels_in_the_cells(page: Page) -> None:

@@ -69,13 +69,12 @@ def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two):
 class SlowLine:
     """What a page and its server tell each other, held back where a test wants it.
 
-    While it is slow, the page's words are lost, but for one click, until they may go `up`; those of
-    the server wait.
+    While it is slow, the page's words are lost, but for one click and the last that `may_pass`,
+    which end it; those of the server wait.
     """
 
     def __init__(self, page):
-        self.slow, self.held, self.click = False, [], b""
-        self.up, self.passed = False, 0
+        self.slow, self.held, self.may_pass, self.click = False, [], 0, b""
         page.route_web_socket(re.compile("/_stcore/stream"), self._carry)
 
     def _carry(self, line):
@@ -86,8 +85,10 @@ class SlowLine:
     def _up(self, server, what):
         if self.slow and self.click and self.click in what:
             self.click = b""
-        elif self.slow and self.up:
-            self.passed += 1
+        elif self.slow and self.may_pass:
+            self.may_pass -= 1
+            if not self.may_pass:
+                self.quicken()
         elif self.slow:
             return
         server.send(what)
@@ -118,12 +119,11 @@ def test_a_click_while_a_computation_ends(fresh, two):
     cell(page, "L1H2").click()
     settle(other)
     expect(other.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
-    line.up = True
+    line.may_pass = 2
     end = time.monotonic() + PATIENCE
-    while line.passed < 2:  # what the page asks by the clock has come
+    while line.slow:  # until what the page asks by the clock has come
         assert time.monotonic() < end, "waited in vain"
         page.evaluate("() => new Promise(requestAnimationFrame)")
-    line.quicken()
     settle(page)
     expect(title_of(page, "candidates")).to_contain_text("L1H2")
     assert "L1H2" == parameter(page, "head") == values(page)["Head"]
