@@ -8,7 +8,6 @@ import streamlit as st
 from pages.rotary_spectrum import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import charts
-from pages.shared.cards.rest import rest
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, fitted, linked
@@ -247,10 +246,8 @@ def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
         kernels = results.fetch(EquivariantKernel, selection.run, per_query)
         if kernels is not None:
             draw_head(selection, found, kernels)
-    with rest() as wanted:
-        if wanted:
-            draw_all_heads(found, selection)
-            draw_changes(selection, bands)
+    draw_all_heads(found, selection)
+    draw_changes(selection, bands)
 
 
 def page(selection: Selection) -> None:
