@@ -35,7 +35,11 @@ def offer_first_heads(selection: Selection, key: str) -> None:
         cells = _choose(one, measure.declared.value)
         st.caption(", ".join(cells) or "No head.")
         st.button(
-            "Take these heads", on_click=write, args=(key, ", ".join(cells)), key="take-heads"
+            "Take these heads",
+            disabled=not cells,
+            on_click=write,
+            args=(key, ", ".join(cells)),
+            key="take-heads",
         )
 
 

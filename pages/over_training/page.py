@@ -89,8 +89,9 @@ def draw_run(chosen: Chosen, measure: HeadMeasure, other: Chosen | None) -> None
     )
     theirs = None
     if other is not None:
-        offer_to_compute(other, (OverTraining, asked))
-        theirs = other.fetch(OverTraining, asked)
+        of_other = asked.model_copy(update={"query": other.selection.query})
+        offer_to_compute(other, (OverTraining, of_other))
+        theirs = other.fetch(OverTraining, of_other)
         chosen = replace(chosen, over=other.over)
     draw_measure(chosen, measure, asked, theirs)
     draw_kinds(chosen, kinds)

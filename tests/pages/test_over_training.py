@@ -68,21 +68,21 @@ def test_from_nothing_to_everything(opened, computed, monkeypatch):
 
 
 def test_two_runs_side_by_side(opened, made, computed, monkeypatch, tmp_path_factory):
-    """The second is computed when asked for, and read as the first: same texts, same heads."""
+    """The second is computed when asked for, and read as the first, as far as its context goes."""
     other = tmp_path_factory.mktemp("other")
     for step in (0, 32):
-        checkpoint(other, step, previous=step / 32)
+        checkpoint(other, step, context=23, previous=step / 32)
     monkeypatch.setenv("POSKERNEL_MODELS", f"{made},{other}")
     opened()
-    app = opened(alongside=str(other), tracked="L0H1")
+    app = opened(alongside=str(other), tracked="L0H1", follow="half-mass distance")
     if "Compute them" in [each.label for each in app.button if each.key == "compute-checkpoints"]:
         app = fine(app.button(key="compute-checkpoints").click().run())
     assert f"2 of 2 checkpoints of {other} are not computed yet: step-0, step-32." in said(app)
     app = fine(app.button(key="compute-checkpoints-beside").click().run())
-    both = [each for each in headings(app) if each.startswith("Induction score over training")]
+    both = [each for each in headings(app) if each.startswith("Half-mass distance over training")]
     assert [
-        f"Induction score over training: {made}",
-        f"Induction score over training: {other}",
+        f"Half-mass distance over training: {made}",
+        f"Half-mass distance over training: {other}",
     ] == [each.replace("\\", "") for each in both]
     assert CHARTS + 1 == len(figures_on(app))
 

@@ -12,10 +12,9 @@ import streamlit as st
 
 from pages.instrument.parts import draw_rest
 from pages.shared.cards.embed import embedded
-from pages.shared.selection.links import OFFERED, PAGE, waits
+from pages.shared.selection.links import PAGE, waits
 
 FAR: Final = "far-from-rest"
-KEPT: Final = "widgets-in-rest"
 
 
 def is_far() -> bool:
@@ -32,28 +31,16 @@ def open_at_top(page: str) -> None:
     """Note that a page is opened at its top if another one was open; call it before `read_link`."""
     if st.session_state.get(PAGE, page) != page:
         note_far(far=True)
-        st.session_state[KEPT] = []
 
 
 @contextmanager
 def rest() -> Iterator[bool]:
     """Tell whether what follows is wanted now; if not, the browser asks for it in time.
 
-    The widgets in it keep their values while they are not drawn.
+    Streamlit keeps the values of bound widgets that are not drawn.
     """
-    state = st.session_state
     with st.container(key="rest"):
-        if is_far():
-            for key in state.get(KEPT, []):
-                if key in state:
-                    state[key] = state[key]
+        if far := is_far():
             draw_rest("near", {}, on_near_change=lambda: note_far(far=False))
             waits()
-            yield False
-            return
-        above, state[OFFERED] = state.get(OFFERED, {}), {}
-        try:
-            yield True
-        finally:
-            state[KEPT] = list(state[OFFERED])
-            state[OFFERED] = above | state[OFFERED]
+        yield not far

@@ -38,9 +38,9 @@ QUERIES_OF_0 = (slice(None), slice(0, HEAD_WIDTH))
 KEYS_OF_2 = (slice(None), slice(5 * HEAD_WIDTH, 6 * HEAD_WIDTH))
 
 
-def checkpoint(root: Path, step: int, **gains: float) -> Path:
+def checkpoint(root: Path, step: int, context: int = CONTEXT, **gains: float) -> Path:
     """A model with a previous-token head, and one that decays, as strong as the gains say."""
-    path = builders.look_back(root / f"step-{step}", 1, CONTEXT)
+    path = builders.look_back(root / f"step-{step}", 1, context)
     file = path / "model.safetensors"
     tensors = load_file(file)
     weight = tensors["transformer.h.0.attn.c_attn.weight"].copy()
