@@ -24,7 +24,7 @@ def test_it_runs(file, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONWARNINGS", "ignore:IProgress not found")  # of tqdm, in transformers
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     book = nbformat.read(file, as_version=4)
-    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(book, timeout=900, resources={"metadata": {"path": str(tmp_path)}}).execute()
 
     outputs = [out for cell in book.cells for out in cell.get("outputs", ())]
     assert "error" not in {out.output_type for out in outputs}
