@@ -32,7 +32,7 @@ TYPED = ("text_input", "text_area")
 FOLLOWED = {"preset"}
 """What writes other controls as it is chosen, and says nothing in a link."""
 
-SHOWN = ("bidi_component", "dataframe", "html", "markdown", "metric", "caption", "info")
+SHOWN = ("bidi_component", "dataframe", "html", "markdown", "metric", "caption", "info", "error")
 
 
 def shown(app: AppTest) -> list[str]:
@@ -60,7 +60,8 @@ def test_every_control(computed, name):
         link = ways.pop()
         app = opened(name, **link)
         assert [] == [each.value for each in (*app.exception, *app.error, *app.warning)]
-        before, there = shown(app), bound(app.main)
+        before, there = shown(opened(name, **link)), bound(app.main)
+        assert before == shown(app)
         for key in there.keys() - tried - FOLLOWED:
             for value in others(there[key]):
                 other = opened(name, **link | {key: value})

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.visit import go, head_shown, settle, side_cell, visit
+from tests.support.visit import go, head_shown, settle, side_cell, to_end, visit
 
 pytestmark = pytest.mark.browser
 
@@ -21,12 +21,8 @@ def at_top(page: Page, still):
     return page
 
 
-def at_end(page: Page) -> None:
-    page.get_by_test_id("stMain").evaluate("main => main.scrollTo(0, main.scrollHeight)")
-
-
 def test_scrolling_there(at_top):
-    at_end(at_top)
+    to_end(at_top)
     expect(at_top.get_by_role("heading", name="Is the split additive?")).to_be_visible()
 
 
@@ -50,7 +46,7 @@ def test_another_head(page, still):
     side_cell(page, "L7H1").click()
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")
     expect(page.locator(FIRST_BELOW)).to_have_count(0)
-    at_end(page)
+    to_end(page)
     expect(page.locator(FIRST_BELOW)).to_contain_text("L7H1 at n = 400, folded")
     settle(page)
     side_cell(page, "L20H8").click()
@@ -65,7 +61,7 @@ def test_choices_in_it_stay(page, still):
     side_cell(page, "L7H1").click()
     expect(toggle).to_have_count(0)
     settle(page)
-    at_end(page)
+    to_end(page)
     expect(toggle).to_be_checked()
     settle(page)
     assert "comparenorms=true" in page.url

@@ -15,7 +15,7 @@ from tests.pages.test_downloads import fetch
 from tests.pages.test_embed_alone import Frame
 from tests.support.caddy import caddy, needs_caddy
 from tests.support.server import ROOT, answer, serve
-from tests.support.visit import cell, go, head_shown, no_trouble, settle, tool, visit
+from tests.support.visit import cell, go, head_shown, no_trouble, settle, to_end, tool, visit
 
 REMOVES = """
 {$POSKERNEL_SITE} {
@@ -59,9 +59,9 @@ def test_a_visit(root, new_context):
 
     go(page, "Kernel")
     assert page.url.startswith(f"{root}/positional_kernels?")
-    shown = page.locator(".st-key-figure-layer .main-svg").first
-    shown.scroll_into_view_if_needed()
-    expect(shown).to_be_visible()
+    to_end(page)
+    page.locator(".st-key-figure-layer").scroll_into_view_if_needed()
+    expect(page.locator(".st-key-figure-layer .main-svg").first).to_be_visible()
     assert "L2H6" in fetch(page, "kernel", "JSON").suggested_filename
     with tool(page, "kernel", "Link") as body:
         link, code = body.locator("code").all_inner_texts()

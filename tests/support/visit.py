@@ -130,6 +130,11 @@ def go(page: Page, title: str) -> None:
     settle(page)
 
 
+def to_end(page: Page) -> None:
+    """Scroll down, so that what waits below is asked for."""
+    page.get_by_test_id("stMain").evaluate("main => main.scrollTo(0, main.scrollHeight)")
+
+
 def choose(page: Page, label: str, option: str) -> None:
     """Choose in a select box by mouse, on a page that is still."""
     box = page.get_by_role("combobox", name=label, exact=True)
@@ -160,7 +165,7 @@ def tool(page: Page, card: str, name: str) -> Iterator[Locator]:
 
 def no_trouble(page: Page) -> None:
     """Nothing on the page complains: no error box, no traceback."""
-    expect(page.get_by_test_id("stException")).to_have_count(0)
+    expect(page.get_by_test_id("stException")).to_have_text([])  # it tells which
     expect(page.get_by_test_id("stAlert").filter(has_text="error")).to_have_count(0)
     expect(page.get_by_text("Traceback")).to_have_count(0)
 
