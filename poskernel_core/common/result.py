@@ -301,6 +301,8 @@ class Result:
     def only(self, *names: str) -> Result:
         """Return the result with only some of its values, and the texts along their axes.
 
+        The tokens of the text that the answer is about stay.
+
         Raises:
             BadRequest: a value that the result does not have.
         """
@@ -308,7 +310,9 @@ class Result:
             self._check_name(name)
         used = {axis for name in names for axis in self.axes[name]}
         texts = {
-            name: text for name, text in self.texts.items() if used.issuperset(self.axes[name])
+            name: text
+            for name, text in self.texts.items()
+            if used.issuperset(self.axes[name]) or name == TOKENS.name
         }
         both = (*names, *texts)
         parts = {part: getattr(self, part) for part in NUMBERS}

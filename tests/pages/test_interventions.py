@@ -47,6 +47,14 @@ def test_presets(computed):
         assert ([], 5) == (said(app), len(app.metric))
 
 
+@pytest.mark.parametrize("card", ["next", "masses", "loss", "patterns-whole"])
+def test_every_figure_ends_in_a_cell_with_the_moves(computed, card):
+    """Also one whose numbers are not along the words that the moves name."""
+    app = fine(opened(PAGE, unfolded=f"menu-{card}", context=CONTEXT))
+    (cell,) = (each.value for each in app.code if "import poskernel_core as pk" in each.value)
+    assert "moves = {" in cell
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "sentence"),

@@ -82,6 +82,7 @@ def every_formula_is_set(page: Page, needed: bool) -> None:
         with tool(page, card, "Formula") as told:
             expect(told.locator(".katex, p").first).to_be_visible()
             set_without_error(page)
+            no_trouble(page)  # in any tab
     set_without_error(page)
 
 
