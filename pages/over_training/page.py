@@ -6,6 +6,7 @@ import streamlit as st
 
 from pages.over_training.run import (
     Chosen,
+    ask_other,
     choose_other,
     choose_run,
     offer_to_compute,
@@ -88,10 +89,7 @@ def draw_run(chosen: Chosen, measure: HeadMeasure, other: Chosen | None) -> None
         (KernelOverTraining, kernel),
     )
     theirs = None
-    if other is not None:
-        of_other = asked.model_copy(update={"query": other.selection.query})
-        offer_to_compute(other, (OverTraining, of_other))
-        theirs = other.fetch(OverTraining, of_other)
+    if other is not None and (theirs := ask_other(other, asked)) is not None:
         chosen = replace(chosen, over=other.over)
     draw_measure(chosen, measure, asked, theirs)
     draw_kinds(chosen, kinds)
@@ -110,9 +108,9 @@ def page(selection: Selection) -> None:
         measure = choose_measure(chosen.selection.located.geometry)
     with right:
         chosen = replace(chosen, over=chosen.choose_axis())
+    with last:
+        other = choose_other(chosen)
     try:
-        with last:
-            other = choose_other(chosen)
         draw_run(chosen, measure, other)
     except PosKernelError as error:
         say_error(str(error))

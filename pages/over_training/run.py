@@ -14,8 +14,13 @@ from pages.shared.selection.fit import choose_one, fitted_index, linked
 from pages.shared.selection.pins import with_model
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
-from poskernel_core.analyses.training.spec import CheckpointParams, OfCheckpoints
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.analyses.training.spec import (
+    CheckpointParams,
+    OfCheckpoints,
+    OverTraining,
+    OverTrainingParams,
+)
+from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.engine.admission import computes
 from poskernel_core.models import catalog
@@ -155,22 +160,36 @@ def choose_run(selection: Selection) -> Chosen | None:
 def choose_other(chosen: Chosen) -> Chosen | None:
     """Draw the choice of a second run; return it, read as the first one is.
 
-    Raises:
-        PosKernelError: the second run does not fit.
+    What is wrong with it is said below the choice.
     """
     own = chosen.training.model
     names = [each.name for each in catalog.entries() if each.name != own and _has_run(each.name)]
     if not names:
         return None
     name = st.selectbox("Beside it", **fitted_index("alongside", [NONE, *names], NONE))
-    training = None if name in (None, NONE) else results.training(name)
-    if training is None:
+    try:
+        training = None if name in (None, NONE) else results.training(name)
+        if training is None:
+            return None
+        selection = with_model(chosen.selection, name)
+    except PosKernelError as error:
+        say_error(str(error))
         return None
     if len(chosen.training.checkpoints) < len(training.checkpoints) > MANY:
         training = training.chosen(LOG)
-    selection = with_model(chosen.selection, name)
     known = all(each.tokens is not None for each in training.checkpoints)
     return Chosen(selection, training, chosen.over if known else STEPS, beside=True)
+
+
+def ask_other(other: Chosen, asked: OverTrainingParams) -> Result | None:
+    """Return a measure of the second run, or None; what is wrong with it is said."""
+    asked = asked.model_copy(update={"query": other.selection.query})
+    try:
+        offer_to_compute(other, (OverTraining, asked))
+        return other.fetch(OverTraining, asked)
+    except PosKernelError as error:
+        say_error(f"{other.training.model}: {error}")
+        return None
 
 
 def _has_run(name: str) -> bool:

@@ -87,6 +87,22 @@ def test_two_runs_side_by_side(opened, made, computed, monkeypatch, tmp_path_fac
     assert CHARTS + 1 == len(figures_on(app))
 
 
+def test_a_second_run_that_cannot_be_read(opened, made, monkeypatch, tmp_path_factory):
+    """It is said, and all of the first run stays."""
+    broken = tmp_path_factory.mktemp("broken")
+    checkpoint(broken, 0)
+    (broken / "step-8").mkdir()
+    (broken / "step-8" / "config.json").write_text("{")
+    monkeypatch.setenv("POSKERNEL_MODELS", f"{made},{broken}")
+    link = {"model": str(made), "windows": "20", "alongside": str(broken)}
+    app = opened_as_linked("over_training", **link)
+    assert not app.exception
+    (wrong,) = app.error
+    assert str(broken) in wrong.value.replace("\\", "")
+    alone = opened()
+    assert (said(alone), len(figures_on(alone))) == (said(app), len(figures_on(app))) != ([], 0)
+
+
 def what_is_there_is_shown_meanwhile(opened, engine, monkeypatch):
     """One of three checkpoints is missing: it is named, the others drawn, nothing computed."""
     gone, cached = "step-8", engine.cached
