@@ -270,7 +270,6 @@ def draw_scores(selection: Selection, scores: Result) -> None:
 
 def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]) -> None:
     """Draw the experiment on sequences with several candidates."""
-    geometry = selection.located.geometry
     st.subheader("Several candidates", anchor="candidates-of-a")
     sequences = choose_sequences(selection, draws)
     asked = RecencyParams(samples=draws.samples, **sequences, **switches)
@@ -278,15 +277,30 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
         recency = results.fetch(InductionRecency, draws.run, asked)
         if recency is not None:
             draw_recency(recency, selection)
-            seconds = recency.coordinates["second"].tolist()
-            draw_patterns(draws, sequences, switches, seconds, selection)
+    with rest() as wanted:
+        if wanted:
+            draw_more(selection, draws, sequences, switches, recency)
+
+
+def draw_more(
+    selection: Selection,
+    draws: Draws,
+    sequences: dict[str, Any],
+    switches: dict[str, Any],
+    recency: Result | None,
+) -> None:
+    """Draw the patterns of the experiment, random tokens, and the cause."""
+    n_ctx = selection.located.geometry.n_ctx
+    if recency is not None:
+        seconds = recency.coordinates["second"].tolist()
+        draw_patterns(draws, sequences, switches, seconds, selection)
     st.subheader("Random tokens", anchor="random-tokens")
     with st.container():
-        draw_random(draws, switches, selection, min(MAX_LENGTH, geometry.n_ctx))
+        draw_random(draws, switches, selection, min(MAX_LENGTH, n_ctx))
     if st.toggle(
         "Compare with equalised norms of layer 0's head outputs", False, **linked("comparenorms")
     ):
-        draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, geometry.n_ctx), selection)
+        draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, n_ctx), selection)
 
 
 def page(selection: Selection) -> None:
@@ -300,6 +314,4 @@ def page(selection: Selection) -> None:
         if scores is not None:
             draw_scores(selection, scores)
             offer_strongest(scores.values["induction"], selection, "induction head")
-            with rest() as wanted:
-                if wanted:
-                    draw_experiment(selection, draws, switches)
+            draw_experiment(selection, draws, switches)
