@@ -291,9 +291,10 @@ def draw_more(
 ) -> None:
     """Draw the patterns of the experiment, random tokens, and the cause."""
     n_ctx = selection.located.geometry.n_ctx
-    if recency is not None:
-        seconds = recency.coordinates["second"].tolist()
-        draw_patterns(draws, sequences, switches, seconds, selection)
+    with st.container():  # so that widgets below keep their places
+        if recency is not None:
+            seconds = recency.coordinates["second"].tolist()
+            draw_patterns(draws, sequences, switches, seconds, selection)
     st.subheader("Random tokens", anchor="random-tokens")
     with st.container():
         draw_random(draws, switches, selection, min(MAX_LENGTH, n_ctx))

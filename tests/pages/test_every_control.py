@@ -36,8 +36,14 @@ SHOWN = ("bidi_component", "dataframe", "html", "markdown", "metric", "caption",
 
 
 def shown(app: AppTest) -> list[str]:
-    found = (each for each in walk(app.main) if getattr(each, "type", "") in SHOWN)
-    return [getattr(each.proto, "json", "") or str(each.proto) for each in found]
+    return [said(each) for each in walk(app.main) if getattr(each, "type", "") in SHOWN]
+
+
+def said(each: Any) -> str:
+    """What an element says; the bytes of a table differ even where its cells do not."""
+    if each.type == "dataframe":
+        return str(each.value.to_csv())
+    return getattr(each.proto, "json", "") or str(each.proto)
 
 
 def others(widget: Any) -> list[list[str]]:
@@ -65,11 +71,11 @@ def test_every_control(computed, name):
         for key in there.keys() - tried - FOLLOWED:
             for value in others(there[key]):
                 other = opened(name, **link | {key: value})
-                said = [each.value for each in (*other.exception, *other.warning)]
+                wrong = [each.value for each in (*other.exception, *other.warning)]
                 if there[key].type not in TYPED:
-                    said += [each.value for each in other.error]
-                if said or shown(other) == before:
-                    idle.append((key, value, said))
+                    wrong += [each.value for each in other.error]
+                if wrong or shown(other) == before:
+                    idle.append((key, value, wrong))
                 if bound(other.main).keys() - there.keys() - tried:
                     ways.append(link | {key: value})
         tried |= there.keys()
