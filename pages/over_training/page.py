@@ -103,7 +103,7 @@ def page(selection: Selection) -> None:
     if chosen is None:
         return
     offer_head(selection, "induction")
-    left, right, last = st.columns([3, 2, 3], vertical_alignment="bottom")
+    left, right, last = st.columns(3, vertical_alignment="bottom")
     with left:
         measure = choose_measure(chosen.selection.located.geometry)
     with right:

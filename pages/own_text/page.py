@@ -19,7 +19,7 @@ from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW
 from pages.shared.jobs.results import engine
-from pages.shared.look.component import of_matrix
+from pages.shared.look.component import of_matrix, room
 from pages.shared.selection.fit import choose_one, fitted, fitted_index, fitted_text, linked
 from pages.shared.selection.links import taken, write
 from pages.shared.selection.place import Place
@@ -344,7 +344,8 @@ def draw_patterns(found: Result, cell: str) -> None:
         "shares": plain(found.values["position_share"]),
         "selected": cell,
     }
-    _PATTERNS(key=key, data=data, on_cell_change=selected)
+    with room(key, 31 * data["layers"]):
+        _PATTERNS(key=key, data=data, on_cell_change=selected)
 
 
 def draw_tokens(found: Result, token: int, direction: str, pick: Callable[[int], None]) -> None:

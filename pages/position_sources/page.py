@@ -152,12 +152,11 @@ def pick_head(names: list[str], many: bool) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.subheader(head_link(selection.cell), anchor="head")
-    one = st.container()
-    st.subheader("All heads", anchor="all")
+    one, below = st.container(), st.container()
     asked = PositionSourcesParams(skip=selection.skip)
-    every = fetch_when_asked(PositionSources, selection.run, asked, "compute-sources", "graph")
-    if every is not None:
-        draw_graph(every)
+    with below:
+        st.subheader("All heads", anchor="all")
+        every = fetch_when_asked(PositionSources, selection.run, asked, "compute-sources", "graph")
     with one:
         of_head = HeadSourcesParams(head=selection.cell, skip=selection.skip)
         asks = ("compute-head-sources", "sources", "sources-map", "turning")
@@ -166,3 +165,6 @@ def page(selection: Selection) -> None:
             head = selection.of(every.only(*OF_ALL))
         if head is not None:
             draw_head(selection, head)
+    if every is not None:
+        with below:
+            draw_graph(every)

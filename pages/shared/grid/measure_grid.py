@@ -12,6 +12,7 @@ from pages.instrument.parts import draw_grid
 from pages.shared.cards.card import keep_grid
 from pages.shared.grid.measures import Measure
 from pages.shared.jobs import results
+from pages.shared.look.component import room
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.errors import PosKernelError
@@ -92,7 +93,10 @@ def draw_heads(
     keep_grid(
         lambda: data | {"selected": selection.cell} | ({"curves": curves()} if curves else {})
     )
-    draw_grid(key, data, on_cell_change=selected)
+    rows, columns = len(labels), len(labels[0])
+    spacing = (columns <= 24) + (columns <= 40)
+    with room(key, 68 + rows * (max(14, min(34, 400 // rows)) + spacing)):
+        draw_grid(key, data, on_cell_change=selected)
 
 
 def all_heads(selection: Selection, measure: Measure) -> dict[str, Any]:

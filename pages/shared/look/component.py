@@ -27,3 +27,11 @@ def of_matrix(name: str, html: str) -> Callable[..., Any]:
     """Return a part of what ``pk.matrix`` draws, as a component."""
     js = f"{SHARED.read_text('utf-8')}\n{scoped(name)}\nexport default {name};\n"
     return component(name, html, js, SHARED.with_name(f"{name}.css"))
+
+
+def room(key: str, height: int) -> Any:
+    """Return a container for what the browser draws later under ``key``.
+
+    It has that height, to 100 pixels, at once, so that nothing below it moves.
+    """
+    return st.container(key=f"tall-{min(9, height // 100)}-{key}")
