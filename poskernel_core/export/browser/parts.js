@@ -150,21 +150,9 @@ function target(view, cell, key, wide) {
   return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
 }
 
-// Keys have led to another cell, which is picked where it is a `shared` grid.
-function arrive(view, pick) {
-  const { next } = view;
-  view.next = null;
-  for (const node of view.table.querySelectorAll("td[tabindex='0']")) node.tabIndex = -1;
-  next.tabIndex = 0;
-  next.focus();
-  next.scrollIntoView({ block: "nearest", inline: "nearest" });
-  if (view.shared) pick(view, next);
-}
-
-// A key pressed in a cell: arrows and their like lead to another cell, once a frame however many
-// they are; Enter and the space bar `pick` this cell, Escape hides the tip.
-function onKey(view, focused, event, pick) {
-  const cell = view.next ?? focused;
+// A key pressed in a cell: arrows and their like lead to another cell, which is picked where it is a
+// `shared` grid; Enter and the space bar `pick` this cell, Escape hides the tip.
+function onKey(view, cell, event, pick) {
   if (event.key === "Escape") return hideTip(view);
   const isPick = event.key === "Enter" || event.key === " ";
   if (!isPick && !isMove(event.key)) return;
@@ -172,8 +160,11 @@ function onKey(view, focused, event, pick) {
   if (isPick) return pick(view, cell);
   const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);
   if (!next) return;
-  if (!view.next) requestAnimationFrame(() => arrive(view, pick));
-  view.next = next;
+  cell.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+  next.scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (view.shared) pick(view, next);
 }
 
 // What a reader does with the cells of `view.table`: a click or a key picks a cell, and the pointer
