@@ -344,7 +344,7 @@ def draw_patterns(found: Result, cell: str) -> None:
         "shares": plain(found.values["position_share"]),
         "selected": cell,
     }
-    with room(key, 31 * data["layers"]):
+    with room(key, 31 * data["layers"]):  # a pattern and its bar, at their smallest
         _PATTERNS(key=key, data=data, on_cell_change=selected)
 
 
