@@ -23,6 +23,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import capital, plain, say_error
 from pages.shared.jobs import results
+from pages.shared.look.component import room
 from pages.shared.selection.fit import choose_one, linked
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.links import write
@@ -276,7 +277,9 @@ def draw_points(
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    axes = st.container()
+    offered = arrangements(selection.located.geometry)
+    how = choose_one("Arrange heads by", offered, "arrange")
+    axes = st.container(key="axes")
     more = st.container(horizontal=True, vertical_alignment="center", key="more-columns")
     again = more.toggle(
         "Also measures for which the model runs again",
@@ -297,8 +300,6 @@ def page(selection: Selection) -> None:
         return
     columns = our_columns(found) | theirs
     with axes:
-        offered = arrangements(selection.located.geometry)
-        how = choose_one("Arrange heads by", offered, "arrange")
         arranged: Arranged | None
         if how == MEASURES:
             arranged = by_measures(found, columns)
@@ -309,7 +310,7 @@ def page(selection: Selection) -> None:
     faint = None
     if fade and (etc := results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))):
         faint = ~stands(etc.select(query=selection.query))
-    points = st.container()
+    points = room("points", 700)
     chosen = draw_names(selection)  # first: it reads the heads of a link
     with points:
         draw_points(selection, arranged, chosen, faint)

@@ -1,5 +1,6 @@
 """Compute leave-one-group-out replicates side by side, and take errors from them."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from threading import Event, Lock
@@ -10,6 +11,8 @@ from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.jackknife import bias, jackknife
 from poskernel_core.common.result import Result, Value
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+"""Cores that this process may use."""
 POLLED = 0.1
 """Longest interval in seconds between progress reports, which also check for a cancel."""
 
@@ -48,7 +51,7 @@ def computed(
     tasks: Sequence[Callable[[Callable[[int, int], None]], Result]],
     progress: Callable[[int, int], None],
 ) -> list[Result]:
-    """Return the results of all tasks, in their order, computed by two threads.
+    """Return the results of all tasks, in their order, computed on all cores.
 
     Each task gets a callback that raises Cancelled once another task, or ``progress``, has raised.
     """
@@ -58,7 +61,7 @@ def computed(
         if stop.is_set():
             raise Cancelled("Cancelled.")
 
-    with _ONE_BLAS_THREAD, ThreadPoolExecutor(max_workers=2) as pool:
+    with _ONE_BLAS_THREAD, ThreadPoolExecutor(max_workers=CORES) as pool:
         work = [pool.submit(task, go_on) for task in tasks]
         left = set(work)
         try:

@@ -4,11 +4,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
 from cachetools import LRUCache
 
+from poskernel_core.common import arithmetic
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.groups import Dealt
 from poskernel_core.common.specs import Execution, ModelSpec, RunSpec, digest
@@ -48,7 +50,10 @@ class ModelCache:
 
     def take(self, located: Located, device: str, dtype: str = "float32") -> LoadedModel:
         """Return a loaded model; a bfloat16 model is loaded for the caller and never shared."""
-        identity = located.spec, str(pick_device(device)), dtype
+        picked = pick_device(device)
+        identity = located.spec, str(picked), dtype
+        on_gpu = picked.type != "cpu"
+        arithmetic.run_on(partial(torch.tensor, device=picked) if on_gpu else None)
         if dtype == "bfloat16":
             self._make_room(located, identity)
             return load(located, device, dtype)

@@ -20,7 +20,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES, Composition
 from poskernel_core.analyses.bag.params import BagParams
+from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.api import build_request
+from poskernel_core.common import arithmetic
+from poskernel_core.common.attention import ScoreRule, Slopes
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.forward import interventions
@@ -315,3 +318,27 @@ def test_sums_are_exact(model_dirs):
     expected = values.double().sum(dim=0)
     assert torch.equal(expected, statistic.sums["learned_sum"][0])
     assert not torch.equal(expected.float(), values.sum(dim=0))
+
+
+def test_arithmetic_runs_there():
+    """The formulas of the kernels ask for no float64, and their numbers are those of a CPU."""
+    draw = np.random.default_rng(2).standard_normal
+    slopes = Slopes(tuple(2.0 ** -np.arange(6)))
+    given = draw((6, 11, 5)), draw((3, 7, 5)), ScoreRule(0.7, cap=2.0, slopes=slopes), 3, 4
+    expected = mean_kernels(*given)
+    there = []
+
+    def place(array):
+        there.append(array.nbytes)
+        return OnMps(torch.tensor(array, device="cpu"))
+
+    try:
+        arithmetic.run_on(place)
+        with mps():
+            found = mean_kernels(*given)
+    finally:
+        arithmetic.run_on(None)
+
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert there == [4 * 6 * 11 * 5, 4 * 3 * 7 * 5]

@@ -186,7 +186,7 @@ def _layer(
     arrays, header = view.layer(layer), view.header
     rule = header.rule(layer)
     keys, observed = arrays["mean_keys"], arrays["mean_rows"]
-    means = np.zeros((len(observed), len(positions), header.context))
+    means = np.zeros((len(observed), len(positions), header.context), dtype=np.float32)
     rows: list[dict[str, np.ndarray]] = []
     for place, n in enumerate(positions):
         if (low := rule.first_visible(int(n), params.skip)) > n:

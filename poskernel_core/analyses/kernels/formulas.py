@@ -10,15 +10,19 @@ effective token count). The mean key is taken after the rotary rotation, so one 
 every architecture.
 """
 
+from typing import Any
+
 import numpy as np
+from array_api_compat import array_namespace
 from jaxtyping import Float, Int
 
+from poskernel_core.common import arithmetic
 from poskernel_core.common.attention import ScoreRule
 
 KINDS = ("local", "slow decay", "uniform")
 LOCAL_TOKENS = 10
-CELLS = 2**17
-"""Kernel entries computed at a time: a megabyte."""
+CELLS = {True: 2**17, False: 2**22}
+"""Kernel entries computed at a time: half a megabyte on the CPU, whose cache holds them."""
 
 
 def kernel_rows(
@@ -33,30 +37,33 @@ def kernel_rows(
     slopes where ``rule`` has any. The last key is at the query's own position; ``first`` is the
     position of the first key. Each key head serves ``head // kv`` successive query heads.
     """
-    weights = _weights(queries, mean_keys, rule, first)
+    weights = _weights(queries.astype(np.float64), mean_keys.astype(np.float64), rule, first)
     weights /= weights.sum(axis=-1, keepdims=True)
     return weights
 
 
 def _weights(
-    queries: Float[np.ndarray, "head sample d"],
-    mean_keys: Float[np.ndarray, "kv key d"],
+    queries: Float[Any, "head sample d"],
+    mean_keys: Float[Any, "kv key d"],
     rule: ScoreRule | float,
     first: int,
-) -> Float[np.ndarray, "head sample key"]:
-    """Return unnormalised kernels; the largest number of each row is 1."""
+) -> Float[Any, "head sample key"]:
+    """Return unnormalised kernels; the largest number of each row is 1.
+
+    Arrays are NumPy's or torch's, of one type, which is that of the kernels.
+    """
     heads, samples, width = queries.shape
-    shared = queries.reshape(mean_keys.shape[0], -1, width).astype(np.float64)
+    shared = queries.reshape(mean_keys.shape[0], -1, width)
     rule = rule if isinstance(rule, ScoreRule) else ScoreRule(rule)
-    products = shared @ mean_keys.astype(np.float64).transpose(0, 2, 1)
-    scores = rule.capped(rule.scale * products)
+    scores = rule.capped(rule.scale * (shared @ mean_keys.mT))
+    xp = array_namespace(scores)
     if rule.slopes is not None:
         last = first + mean_keys.shape[1]
         bias = rule.bias(slice(last - 1, last), slice(first, last), scores)
-        scores = (scores.reshape(heads, samples, -1) + bias).reshape(scores.shape)
-    scores -= scores.max(axis=-1, keepdims=True)
-    np.exp(scores, out=scores)
-    return scores.reshape(heads, samples, -1)
+        wide = scores.reshape(heads, samples, -1) + xp.astype(bias, scores.dtype)
+        scores = wide.reshape(scores.shape)
+    scores -= xp.max(scores, axis=-1, keepdims=True)
+    return xp.exp(scores).reshape(heads, samples, -1)
 
 
 def effective_tokens(kernel: Float[np.ndarray, "*batch key"]) -> Float[np.ndarray, "*batch"]:
@@ -123,43 +130,43 @@ def mean_kernels(
 ) -> tuple[Float[np.ndarray, "head key"], Float[np.ndarray, " head"]]:
     """Return the kernels' means over the queries, and the query variation of each head.
 
-    Arguments as for :func:`kernel_rows` and :func:`query_variation`. It works on few key heads at
-    a time, so that their kernels fit into the processor's cache.
+    Arguments as for :func:`kernel_rows` and :func:`query_variation`. Scores and weights are in 32
+    bits, which changes a number by some millionths, and its error by less than a thousandth. It
+    works on few key heads at a time, so that their kernels fit into the processor's cache.
     """
-    shared = len(queries) // len(mean_keys)
-    means = np.empty((len(queries), mean_keys.shape[1]))
-    variation = np.full(len(queries), np.nan)
-    size = max(1, CELLS // (shared * queries.shape[1] * mean_keys.shape[1]))
+    shared, samples, width = len(queries) // len(mean_keys), queries.shape[1], mean_keys.shape[1]
+    means, variation = np.empty((len(queries), width)), np.full(len(queries), np.nan)
+    queries, keys = arithmetic.placed(queries), arithmetic.placed(mean_keys)
+    size = max(1, CELLS[isinstance(keys, np.ndarray)] // (shared * samples * width))
     for place in range(0, len(mean_keys), size):
         heads = slice(place * shared, (place + size) * shared)
-        keys = mean_keys[place : place + size]
-        weights = _weights(queries[heads], keys, rule.of_heads(heads), first)
-        factors = 1 / weights.sum(axis=-1)
-        means[heads] = (factors[:, None] @ weights)[:, 0] / queries.shape[1]
+        own = keys[place : place + size]
+        weights = _weights(queries[heads], own, rule.of_heads(heads), first)
+        factors = 1 / array_namespace(weights).sum(weights, axis=-1, keepdims=True)
+        means[heads] = arithmetic.taken((factors.mT @ weights)[:, 0])
         if groups > 1:
-            variation[heads] = query_variation(weights * factors[..., None], groups)
+            weights *= factors
+            variation[heads] = arithmetic.taken(query_variation(weights, groups))
+    means /= means.sum(axis=-1, keepdims=True)  # to 64 bits
     return means, variation
 
 
-def query_variation(
-    kernels: Float[np.ndarray, "head sample key"], groups: int
-) -> Float[np.ndarray, " head"]:
+def query_variation(kernels: Float[Any, "head sample key"], groups: int) -> Float[Any, " head"]:
     """Return the mean TV distance between queries of different groups, in [0, 1].
 
     Sample ``s`` is in group ``s % groups``. Each query is paired with the queries of the same index
-    in the next two groups (cyclically). NaN without pairs.
+    in the next two groups (cyclically). NaN without pairs. Arrays are NumPy's or torch's.
     """
     heads, count, keys = kernels.shape
-    groups = min(groups, count)
+    xp, groups = array_namespace(kernels), min(groups, count)
+    total, pairs = xp.zeros_like(kernels[:, 0, 0]), 0
     if groups < 2:
-        return np.full(heads, np.nan)
-    split = kernels[:, : count // groups * groups].astype(np.float32)
-    split = split.reshape(heads, -1, groups, keys)
-    total, pairs = np.zeros(heads), 0
+        return total + np.nan
+    split = kernels[:, : count // groups * groups].reshape(heads, -1, groups, keys)
     for apart in (1, 2) if groups > 2 else (1,):
         for low, high in ((slice(-apart), slice(apart, None)), (slice(apart), slice(-apart, None))):
-            gap = split[:, :, high] - split[:, :, low]
-            total += np.abs(gap, out=gap).sum(axis=(1, 2, 3))
+            gap = xp.abs(split[:, :, high] - split[:, :, low])
+            total += xp.sum(gap.reshape(heads, -1), axis=-1)
             pairs += gap.shape[1] * gap.shape[2]
     return 0.5 * total / pairs
 

@@ -4,14 +4,19 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import poskernel_core as pk
+from poskernel_core.analyses import find
 from poskernel_core.analyses.kernels import formulas as kernels
+from poskernel_core.common import arithmetic
 from poskernel_core.common.attention import ScoreRule, Slopes
 from tests.analyses.kernels.test_kernels import SEEDS, kernels_of
-from tests.support import oracles
+from tests.support import builders, oracles
 from tests.support.oracles_groups import query_variation
+from tests.support.passes import loaded
 
 few = settings(max_examples=23)
 
@@ -46,7 +51,19 @@ def test_queries_of_one_group_are_no_pair():
         assert np.isnan(kernels.query_variation(by_place, groups)).all()
 
 
+PLACES = {"NumPy": None, "torch": torch.tensor}
+
+
+@pytest.fixture(params=PLACES)
+def somewhere(request):
+    """Arithmetic runs on NumPy's or on torch's arrays."""
+    arithmetic.run_on(PLACES[request.param])
+    yield
+    arithmetic.run_on(None)
+
+
 @few
+@pytest.mark.usefixtures("somewhere")
 @given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([None, 1.3]), st.booleans())
 def test_mean_kernels(seed, shared, cap, biased):
     heads, draw = 6, np.random.default_rng(seed).standard_normal
@@ -65,9 +82,30 @@ def test_mean_kernels(seed, shared, cap, biased):
                 score = score if cap is None else cap * math.tanh(score / cap)
                 scores[place] = score - (2.0**-head * (6 - place) if biased else 0)
             rows.append(oracles.softmax_at(scores, 7))
-        np.testing.assert_allclose(mean[head], oracles.mean_row(rows), atol=1e-12)
+        np.testing.assert_allclose(mean[head], oracles.mean_row(rows), atol=1e-6)
         groups = [[rows[group], rows[group + 4]] for group in range(4)]
         assert query_variation(groups) == pytest.approx(variation[head], abs=1e-6)
+
+
+@pytest.mark.usefixtures("somewhere")
+def test_32_bits_are_enough(model_dirs, monkeypatch):
+    """What is shown, corrected and with its error, is that of 64 bits to a ten-thousandth of it."""
+    model, ids = loaded(str(model_dirs["llama"])), builders.random_ids(31, 29, seed=3)
+    view = pk.run_pass(model, ids.numpy(), positions=(3, 11, 28), queries_per_position=31)
+    question = find("etc")
+    found = question.answer({"main": view}, question.params(skip=2), lambda done, total: None)
+    monkeypatch.setattr(arithmetic, "placed", lambda array: array.astype(np.float64))
+
+    wide = question.answer({"main": view}, question.params(skip=2), lambda done, total: None)
+
+    differ = False
+    for name, error in wide.errors.items():
+        np.testing.assert_allclose(found.errors[name], error, rtol=1e-4, atol=1e-7)
+        apart = np.abs(found.values[name] - wide.values[name])
+        there = np.isfinite(error)
+        assert (apart[there] <= 1e-4 * error[there] + 1e-6).all()
+        differ |= bool(apart[there].any())
+    assert differ
 
 
 def grid(seed, skip):
