@@ -90,7 +90,8 @@ def gather_shard(
 ) -> bool:
     """Gather the partial sums of one shard of a run and write them to the store, block by block.
 
-    With ``on_stage``, an unsplit run is read in rounds over its groups, and ``on_stage`` gets the
+    Of an unsplit run whose sums are in memory together, the statistics are written at once. With
+    ``on_stage``, an unsplit run is read in rounds over its groups, and ``on_stage`` gets the
     statistics of the first 4 and 8 windows, and those after each round but the last; the pass ends
     when it returns True, with the statistics of that stage as those of the run. A run of one window
     per group has a single round, and no stages; nor has a run whose first windows are not those of
@@ -112,7 +113,8 @@ def gather_shard(
     # whether the first windows are those of a shorter run
     alike = run.corpus.name.endswith(".npy") or ready.sizes.dealt != "stretches"
     alike = alike or ready.sizes.windows <= DEFAULT_TEXTS
-    if on_stage is not None and shard == WHOLE and alike and work.fits_together():
+    together = shard == WHOLE and work.fits_together()
+    if on_stage is not None and alike and together:
         ends = streaming.round_ends(ends[0], work.step)
     try:
         for end in ends[:-1]:
@@ -125,6 +127,14 @@ def gather_shard(
                     return True
         for block in blocks:
             work.read(block, len(block.windows))
+            if not together:
+                work.write(block)
+        if whole := work.whole() if together else None:
+            report(work.total, work.total, "Writing the statistics")
+            whole.write(store, run)
+            work.drop()
+            return True
+        for block in blocks:
             work.write(block)
     except Cancelled:
         work.save()
@@ -312,7 +322,9 @@ class _Gathering:
         began, made = time.monotonic(), asdict(self._made)
         for group in sorted(self._unsaved):
             done, work = self._done[group], self._works[group]
-            if done < len(self._blocks[group].windows):
+            if done == len(self._blocks[group].windows):
+                self.write(self._blocks[group])
+            else:
                 work.check_finite()
                 sums, shard = work.sums(), self._shard
                 write_checkpoint(self._store, self._run, group, done, made, sums, shard)
@@ -351,6 +363,13 @@ class _Gathering:
         if windows <= self._staged or not (first or len(set(counts)) == 1):
             return None
         self._staged = windows
+        return self._stage(windows)
+
+    def whole(self) -> Stage | None:
+        """Return the stage of all windows; None if some are only in the store."""
+        return None if self._written else self._stage(self.total)
+
+    def _stage(self, windows: int) -> Stage | None:
         ready, run = self._ready, self._run.model_copy(update={"windows": windows, "until": None})
         sizes = replace(ready.sizes, windows=windows)
         works = [self._work(group) for group in range(sizes.groups)]
