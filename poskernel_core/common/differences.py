@@ -26,11 +26,13 @@ def average(name: str, means: np.ndarray, axis: int = 0) -> dict[str, np.ndarray
     kept = {name: mean.astype(np.float32)}
     if means.shape[axis] < 2:
         return kept
-    off = np.nan_to_num(wide - np.expand_dims(mean, axis))
+    off = np.subtract(wide, np.expand_dims(mean, axis), out=wide)
+    off[np.isnan(off)] = 0
     rows = (axis,) if off.shape[-1] < SHORT else (axis, off.ndim - 1)
-    step = np.abs(off).max(axis=rows, keepdims=True) / LARGEST
-    counts = np.divide(off, step, out=np.zeros_like(off), where=step > 0)
-    kept[f"{name}{DIFFERENCES}"] = np.rint(counts).astype(np.int16)
+    most = np.maximum(off.max(axis=rows, keepdims=True), -off.min(axis=rows, keepdims=True))
+    step = most / LARGEST
+    counts = np.divide(off, np.where(step > 0, step, 1), out=off)
+    kept[f"{name}{DIFFERENCES}"] = np.rint(counts, out=counts).astype(np.int16)
     kept[f"{name}{STEP}"] = step.astype(np.float32)
     return kept
 
