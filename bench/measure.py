@@ -17,16 +17,31 @@ def peak_gb() -> float:
 
 def _reset_peak() -> float:
     """Reset the peak memory (Linux) and return the memory in use, in GB."""
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated() / 2**30
     with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
         control.write("5")
     return peak_gb()
 
 
+def now() -> float:
+    """Return the time in seconds once a GPU has done what it was asked for."""
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 def timed(work: Callable[[], object]) -> dict[str, float]:
-    """Call ``work``; return its seconds, and its peak memory above the memory in use before."""
+    """Call ``work``; return its seconds, and its peak memory above the memory in use before.
+
+    The memory is that of the GPU, once there is something on one.
+    """
     before = _reset_peak()
-    began = time.perf_counter()
+    began = now()
     with torch.inference_mode():
         work()
-    seconds = time.perf_counter() - began
-    return {"seconds": seconds, "peak_gb": peak_gb() - before}
+    seconds = now() - began
+    on_gpu = torch.cuda.is_initialized()
+    peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else peak_gb()
+    return {"seconds": seconds, "peak_gb": peak - before}

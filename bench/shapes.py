@@ -11,7 +11,8 @@ that changes of the machine's speed affect all of them:
 * ``matmul``: the machine's rate at a large matrix product, before and after.
 
 ``--shape 2 8192`` asks for other shapes; ``--device cuda --dtype bfloat16`` measures a GPU, and
-``--width 4096`` a Llama of four layers so wide. On a GPU the most memory of all ways is told.
+``--width 4096 --layers 2`` a Llama so wide. The last columns are the most memory that a batch takes
+above what is held before (on a GPU, its own).
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import os
 import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,6 +31,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from bench.measure import now, timed
 from poskernel_core.common.specs import ALL_GATHERED, ModelSpec, default_positions
 from poskernel_core.forward import loading
 from poskernel_core.models.catalog import Located
@@ -59,15 +60,16 @@ def gpt2() -> Any:
     return GPT2LMHeadModel(GPT2Config(activation_function="gelu_pytorch_tanh")).eval()
 
 
-def llama(layers: int = 30, width: int = 576) -> Any:
+def llama(layers: int = 30, width: int = 576, heads: int = 0, key_heads: int = 0) -> Any:
     """Return a random Llama, by default of SmolLM2-135M's shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    heads = width // 64
+    heads = heads or width // 64
     config = LlamaConfig(
         hidden_size=width, intermediate_size=8 * width // 3, num_hidden_layers=layers,
-        num_attention_heads=heads, num_key_value_heads=heads // (4 if heads % 3 else 3),
+        num_attention_heads=heads,
+        num_key_value_heads=key_heads or heads // (4 if heads % 3 else 3),
         vocab_size=49152, max_position_embeddings=2**15,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
@@ -94,14 +96,19 @@ def trunk(module: Any) -> Read:
     return read
 
 
-def our_pass(module: Any) -> Callable[[int, int, int | None], streaming.Pass]:
-    """Return a function ``(windows, context, pattern_windows)`` that starts a pass of ours."""
+def hooked(module: Any, device: Any) -> loading.LoadedModel:
+    """Return a random model as ours."""
     config = module.config.to_dict()
     located = Located(ModelSpec(name="random"), None, config, read_geometry("random", config))
-    model = loading.hooked(located, module, module.device)
+    return loading.hooked(located, module, device)
+
+
+def our_pass(module: Any) -> Callable[[int, int, int | None], streaming.Pass]:
+    """Return a function ``(windows, context, pattern_windows)`` that starts a pass of ours."""
+    model = hooked(module, module.device)
 
     def begin(windows: int, context: int, seen: int | None) -> streaming.Pass:
-        plan = Sizes(located.geometry, context, windows, default_positions(context), 64, True)
+        plan = Sizes(model.geometry, context, windows, default_positions(context), 64, True)
         return streaming.Pass(model, replace(plan, pattern_windows=seen), ALL_GATHERED)
 
     return begin
@@ -118,13 +125,6 @@ def flops(geometry: Geometry, mlp: int, windows: int, context: int) -> float:
     scores = context * heads  # q k^T over the visible half, and the same for A v
     whole = qkv + heads * width + mlp + scores
     return 2.0 * tokens * ((geometry.n_layers - 1) * whole + qkv + scores)
-
-
-def now() -> float:
-    """Return the time in seconds once a GPU has done what it was asked for."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
 
 
 def rate(like: torch.Tensor) -> float:
@@ -144,7 +144,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shape", type=int, nargs=2, action="append", help="windows and tokens")
-    parser.add_argument("--width", type=int, action="append", help="of a Llama of four layers")
+    parser.add_argument("--width", type=int, action="append", help="of a Llama")
+    parser.add_argument("--layers", type=int, default=4, help="of these Llamas")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
@@ -156,10 +157,11 @@ def main() -> None:
         f"{card}{options.dtype}, {options.threads} threads, {options.rounds} rounds; "
         f"{platform.machine()}, {os.cpu_count()} cores\n\n"
         "| model | windows × tokens | trunk (s) | all attention, a batch | the whole pass "
-        "| an eighth, a batch | the whole pass | of matmul rate | the trunk's own | GPU (GB) |\n"
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+        "| an eighth, a batch | the whole pass | of matmul rate | the trunk's own "
+        "| a batch's memory (GB) | the trunk's own |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
     )
-    wide = {f"width {each}": partial(llama, 4, each) for each in options.width or ()}
+    wide = {f"width {each}": partial(llama, options.layers, each) for each in options.width or ()}
     for name, make in (wide or MODELS).items():
         measure(name, partial(_placed, make, where), options.shape or SHAPES, options.rounds)
 
@@ -182,10 +184,8 @@ def measure(
         if context > geometry.n_ctx:
             continue
         tokens = np.random.default_rng(0).integers(0, 40_000, (windows, context))
-        if torch.cuda.is_available():
-            torch.cuda.reset_peak_memory_stats()
         once(bare, begin, tokens[: max(1, 2048 // context)])  # to warm up
-        batches: dict[str, list[float]] = {way: [] for way in WAYS}
+        batches: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
         rates, apart = [rate(like)], dict.fromkeys(WAYS, 0.0)
         for _ in range(rounds):
             found, aside = once(bare, begin, tokens)
@@ -194,17 +194,16 @@ def measure(
                 apart[way] += aside[way]
             rates.append(rate(like))
         work = rounds * flops(geometry, mlp, windows, context)
-        most = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0
-        print(f"{row(name, windows, context, batches, apart, work, rates)} {most:.1f} |")
+        print(row(name, windows, context, batches, apart, work, rates))
         sys.stdout.flush()
 
 
 def once(
     bare: Read, begin: Callable[[int, int, int | None], streaming.Pass], tokens: np.ndarray
-) -> tuple[dict[str, list[float]], dict[str, float]]:
-    """Time all ways, alternating; return seconds per batch, and seconds outside of batches."""
+) -> tuple[dict[str, list[dict[str, float]]], dict[str, float]]:
+    """Time all ways, alternating; return what each batch takes, and seconds outside of batches."""
     windows, context = tokens.shape
-    batches: dict[str, list[float]] = {way: [] for way in WAYS}
+    batches: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     apart = dict.fromkeys(WAYS, 0.0)
     passes = {}
     for way, seen in (("pass", None), ("eighth", max(1, windows // 8))):
@@ -214,12 +213,8 @@ def once(
     size = streaming.default_batch(passes["pass"].model.device.type, context)
     for batch in streaming.batches(range(windows), size, max(1, windows // 8)):
         for way in WAYS:
-            began = now()
-            if way == "trunk":
-                bare(tokens, batch)
-            else:
-                passes[way].run(tokens, batch)
-            batches[way].append(now() - began)
+            run = bare if way == "trunk" else passes[way].run
+            batches[way].append(timed(partial(run, tokens, batch)))
     for way, one in passes.items():
         began = now()
         one.block()
@@ -231,20 +226,26 @@ def row(
     name: str,
     windows: int,
     context: int,
-    batches: dict[str, list[float]],
+    batches: dict[str, list[dict[str, float]]],
     apart: dict[str, float],
     work: float,
     rates: list[float],
 ) -> str:
     """Return a line of the table: the median ratio over batches, and the ratio of the totals."""
-    total = {way: sum(batches[way]) + apart[way] for way in WAYS}
+    seconds = {way: [each["seconds"] for each in batches[way]] for way in WAYS}
+    total = {way: sum(seconds[way]) + apart[way] for way in WAYS}
     over = []
     for way in ("pass", "eighth"):
-        pairs = zip(batches[way], batches["trunk"], strict=True)
+        pairs = zip(seconds[way], seconds["trunk"], strict=True)
         over.append(statistics.median(mine / bare - 1 for mine, bare in pairs))
         over.append(total[way] / total["trunk"] - 1)
     shares = [work / total[way] / statistics.median(rates) for way in ("pass", "trunk")]
-    cells = " | ".join([*(f"{each:+.0%}" for each in over), *(f"{each:.0%}" for each in shares)])
+    most = [max(each["peak_gb"] for each in batches[way]) for way in ("pass", "trunk")]
+    cells = " | ".join(
+        [f"{each:+.0%}" for each in over]
+        + [f"{each:.0%}" for each in shares]
+        + [f"{each:.2f}" for each in most]
+    )
     return f"| {name} | {windows} × {context} | {total['trunk']:.2f} | {cells} |"
 
 

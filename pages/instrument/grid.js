@@ -4,24 +4,30 @@
 //
 // The table is built once per shape and then painted in place, so that focus survives reruns.
 
-// A kernel in a box of 100 by 100: offsets from left to right with log spacing, its largest at the
-// top.
+// The corners of a kernel's steps in a box of 1 by 1: offsets from left to right with log spacing,
+// its largest at the top.
 function outline({ block, row }) {
   const heights = row("kernel");
   const most = Math.max(...heights);
-  const x = (offset) => ((100 * Math.log(offset + 1)) / Math.log(block.offsets.at(-1) + 1)).toFixed(1);
+  const x = (offset) => Math.log(offset + 1) / Math.log(block.offsets.at(-1) + 1);
   const steps = Array.from(heights, (height, bin) => {
-    const y = (97 - (92 * height) / most).toFixed(1);
-    return `${x(block.offsets[bin])},${y} ${x(block.offsets[bin + 1])},${y}`;
+    const y = 0.97 - (0.92 * height) / most;
+    return [[x(block.offsets[bin]), y], [x(block.offsets[bin + 1]), y]];
   });
-  return most > 0 ? steps.join(" ") : "";
+  return most > 0 ? steps.flat() : [];
 }
 
-const curveNode = (points) => {
-  const svg = svgNode("svg", { viewBox: "0 0 100 100", preserveAspectRatio: "none" });
-  svg.append(svgNode("polyline", { points, "vector-effect": "non-scaling-stroke" }));
-  return svg;
-};
+// A path through corners, in a box of this size and place.
+const pathOf = (corners, [wide, high] = [1, 1], [left, top] = [0, 0]) =>
+  corners
+    .map(([x, y]) => `${(left + wide * x).toFixed(3)} ${(top + high * y).toFixed(3)}`)
+    .map((at, i) => `${i ? "L" : "M"}${at}`)
+    .join("");
+
+const drawing = (columns, rows) =>
+  svgNode("svg", { viewBox: `0 0 ${columns} ${rows}`, preserveAspectRatio: "none" });
+
+const line = (d, style) => svgNode("path", { d, style, "vector-effect": "non-scaling-stroke" });
 
 function build(root, data) {
   const [rows, columns] = [data.rows.length, data.rows[0].length];
@@ -29,15 +35,25 @@ function build(root, data) {
     cell.append(make("span", { "aria-hidden": "true" })),
   );
   const scroller = make("div", { class: "scroller" });
+  const sheet = make("div", { class: "sheet" });
+  const over = make("div", { class: "curves" });
+  const drawn = drawing(columns, rows);
+  over.append(drawn);
   const tip = make("div", { class: "tip", popover: "manual", "aria-hidden": "true" });
   const legend = make("div", { class: "legend" });
   const hint = make("div", { class: "hint" }, "↔ Scroll sideways for more heads.");
-  scroller.append(table);
+  sheet.append(table, over);
+  scroller.append(sheet);
   root.replaceChildren(scroller, hint, legend, tip);
-  const view = { root, table, scroller, legend, tip, cells: cellsOf(table), painted: "" };
+  const view = { root, table, scroller, drawn, legend, tip, cells: cellsOf(table), painted: "" };
   view.byName = new Map();
   listen(view);
-  new ResizeObserver(() => markScroll(view)).observe(scroller);
+  const fit = () => {
+    markScroll(view);
+    view.curved = "";
+    paintCurves(view);
+  };
+  new ResizeObserver(fit).observe(scroller);
   return view;
 }
 
@@ -68,6 +84,7 @@ function paintHeaders(view, { headers, corner, small }) {
 
 function paintCells(view, rows) {
   view.byName.clear();
+  view.drawn.replaceChildren();
   rows.forEach((row, r) =>
     row.forEach((cell, c) => {
       const node = view.cells[r][c];
@@ -78,23 +95,34 @@ function paintCells(view, rows) {
       node.firstChild.style.cssText = `background-color:${cell.colour};color:${cell.ink}`;
       node.firstChild.classList.toggle("missing", cell.missing);
       node.classList.toggle("dimmed", cell.dimmed);
+      node.classList.remove("curved");
       node.toggleAttribute("data-known", cell.mark.includes("★"));
       node.toggleAttribute("data-sink", cell.mark.includes("▖"));
     }),
   );
 }
 
-// Kernels at the query position in place of the marks, where a cell has room.
+// Kernels at the query position in place of the marks, where a cell has room. All of one colour are
+// one path above the table: a drawing in each cell makes every later change of the page slower.
 function paintCurves(view) {
   const key = view.curves ? given.blocks[state.query] : null;
   if (!blocks.has(key) || view.curved === key) return;
   view.curved = key;
+  const { offsetWidth, offsetHeight } = view.cells[0][0];
+  const gap = parseFloat(getComputedStyle(view.table).borderSpacing);
+  const size = [offsetWidth, offsetHeight].map((each) => each / (each + gap));
+  const paths = new Map();
   for (const [name, node] of view.byName) {
     const read = reading("kernel", name);
-    const curve = node.querySelector("polyline");
-    if (curve && read) curve.setAttribute("points", outline(read));
-    else if (read) node.firstChild.replaceChildren(curveNode(outline(read)));
+    if (!read) continue;
+    const opacity = node.matches(".dimmed") ? 0.15 : 1;
+    const style = `color:${node.firstChild.style.color};opacity:${opacity}`;
+    const place = [node.cellIndex - 1, node.parentNode.sectionRowIndex];
+    paths.set(style, (paths.get(style) ?? "") + pathOf(outline(read), size, place));
+    node.firstChild.replaceChildren();
+    node.classList.add("curved");
   }
+  view.drawn.replaceChildren(...Array.from(paths, ([style, d]) => line(d, style)));
 }
 
 function paintLegend(view, data) {
@@ -136,7 +164,9 @@ function largeCurve(name) {
     make("span", {}, `${read.block.offsets.at(-1) - 1}`),
   );
   const large = make("div", { class: "large" });
-  large.append(curveNode(outline(read)));
+  const svg = drawing(1, 1);
+  svg.append(line(pathOf(outline(read)), ""));
+  large.append(svg);
   return [large, axis];
 }
 

@@ -150,21 +150,38 @@ function target(view, cell, key, wide) {
   return moves[key] && view.cells[moves[key][0]]?.[moves[key][1]];
 }
 
-// A key pressed in a cell: arrows and their like lead to another cell, which is picked where it is a
-// `shared` grid; Enter and the space bar `pick` this cell, Escape hides the tip.
-function onKey(view, cell, event, pick) {
+// A key has led to a cell, which is picked where it is a `shared` grid.
+function arrive(view, next, pick) {
+  for (const node of view.table.querySelectorAll("td[tabindex='0']")) node.tabIndex = -1;
+  next.tabIndex = 0;
+  next.focus();
+  next.scrollIntoView({ block: "nearest", inline: "nearest" });
+  if (view.shared) pick(view, next);
+}
+
+// Arrive at once, or with the next frame if the last arrival has not been painted yet.
+function lead(view, next, pick) {
+  if (view.painting) return (view.next = next);
+  view.painting = true;
+  arrive(view, next, pick);
+  requestAnimationFrame(() => {
+    const { next } = view;
+    Object.assign(view, { painting: false, next: null });
+    if (next) lead(view, next, pick);
+  });
+}
+
+// A key pressed in a cell: arrows and their like lead to another cell; Enter and the space bar
+// `pick` this cell, Escape hides the tip.
+function onKey(view, focused, event, pick) {
+  const cell = view.next ?? focused;
   if (event.key === "Escape") return hideTip(view);
   const isPick = event.key === "Enter" || event.key === " ";
   if (!isPick && !isMove(event.key)) return;
   event.preventDefault();
   if (isPick) return pick(view, cell);
   const next = target(view, cell, event.key, event.ctrlKey || event.metaKey);
-  if (!next) return;
-  cell.tabIndex = -1;
-  next.tabIndex = 0;
-  next.focus();
-  next.scrollIntoView({ block: "nearest", inline: "nearest" });
-  if (view.shared) pick(view, next);
+  if (next) lead(view, next, pick);
 }
 
 // What a reader does with the cells of `view.table`: a click or a key picks a cell, and the pointer
