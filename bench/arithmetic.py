@@ -20,7 +20,7 @@ import torch
 import poskernel_core as pk
 from bench.measure import timed
 from bench.shapes import hooked, llama
-from poskernel_core.analyses import find
+from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.replicates import CORES
 from poskernel_core.common import arithmetic
 
@@ -63,9 +63,8 @@ def _keep(found: list[Any], work: Callable[[], Any]) -> None:
 
 
 def _answer(statistics: Any) -> float:
-    question = find("etc")
-    views, params = {"main": statistics}, question.params()
-    return timed(lambda: question.answer(views, params, lambda done, total: None))["seconds"]
+    question, views = EtcHeatMap(), {"main": statistics}
+    return timed(lambda: question.answer(views, EtcParams(), lambda done, total: None))["seconds"]
 
 
 if __name__ == "__main__":

@@ -190,11 +190,24 @@ def the_grid_is_walked_by_keys_alone(page: Page) -> None:
         page.keyboard.press(key)
         expect(head_shown(page)).to_have_text(f"{name} at n = 400")
         expect(side_cell(page, name)).to_be_focused()
+    side_cell(page, "L2H0").evaluate(THREE_KEYS)
+    expect(side_cell(page, "L5H0")).to_be_focused()
+    expect(head_shown(page)).to_have_text("L5H0 at n = 400")
+    for _ in range(3):
+        page.keyboard.press("ArrowUp")
     settle(page)
     expect(side_cell(page, "L2H0")).to_be_focused()
     heard = grid.aria_snapshot()
     assert re.search(r'gridcell "L2H0: effective token count [\d.]+ .*" \[selected\]', heard)
     assert 'rowheader "L2"' in heard
+
+
+THREE_KEYS = """cell => {
+  for (let pressed = 0; pressed < 3; pressed++)
+    cell.getRootNode().activeElement.dispatchEvent(
+      new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+}"""
+"""Pressed before anything is painted: none is lost."""
 
 
 def logarithmic_axes_are_in_the_address(page: Page) -> None:
