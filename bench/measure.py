@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
+STATUS = Path("/proc/self/status")
+
 
 def peak_gb() -> float:
-    """Return the peak memory of this process so far, in GB (Linux)."""
-    with open("/proc/self/status", encoding="ascii") as status:
-        line = next(line for line in status if line.startswith("VmHWM"))
-    return int(line.split()[1]) / 2**20
+    """Return the peak memory of this process so far, in GB; NaN where there is no Linux."""
+    if not STATUS.exists():
+        return math.nan
+    lines = STATUS.read_text("ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**20
 
 
 def _reset_peak() -> float:
@@ -20,8 +25,8 @@ def _reset_peak() -> float:
     if torch.cuda.is_initialized():
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated() / 2**30
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as control:
-        control.write("5")
+    if STATUS.exists():
+        STATUS.with_name("clear_refs").write_text("5", "ascii")
     return peak_gb()
 
 

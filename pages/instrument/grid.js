@@ -48,12 +48,12 @@ function build(root, data) {
   const view = { root, table, scroller, drawn, legend, tip, cells: cellsOf(table), painted: "" };
   view.byName = new Map();
   listen(view);
-  const fit = () => {
+  new ResizeObserver(() => {
     markScroll(view);
+    if (view.wide === scroller.clientWidth) return;
     view.curved = "";
     paintCurves(view);
-  };
-  new ResizeObserver(fit).observe(scroller);
+  }).observe(scroller);
   return view;
 }
 
@@ -106,8 +106,9 @@ function paintCells(view, rows) {
 // one path above the table: a drawing in each cell makes every later change of the page slower.
 function paintCurves(view) {
   const key = view.curves ? given.blocks[state.query] : null;
-  if (!blocks.has(key) || view.curved === key) return;
-  view.curved = key;
+  const wide = view.scroller.clientWidth; // 0: folded away, or gone
+  if (!wide || !blocks.has(key) || view.curved === key) return;
+  Object.assign(view, { wide, curved: key });
   const { offsetWidth, offsetHeight } = view.cells[0][0];
   const gap = parseFloat(getComputedStyle(view.table).borderSpacing);
   const size = [offsetWidth, offsetHeight].map((each) => each / (each + gap));

@@ -4,24 +4,41 @@ Formulas are written once, for NumPy arrays and for torch tensors (the array API
 imports torch: whoever runs models on a GPU tells how arrays get there.
 """
 
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from array_api_compat import to_device
 
-_PLACES: list[Callable[[np.ndarray], Any]] = []
+T = TypeVar("T")
+Place = Callable[[np.ndarray], Any]
+
+_there: Place | None = None
+_ONE = threading.Lock()
+"""One thread at a time on the GPU, which would do their work one after another in any case."""
 
 
-def run_on(place: Callable[[np.ndarray], Any] | None) -> None:
+def run_on(place: Place | None) -> None:
     """Let arithmetic run where ``place`` puts an array; None: in this processor, as at first."""
-    _PLACES[:] = [] if place is None else [place]
+    global _there
+    _there = place
 
 
-def placed(array: np.ndarray) -> Any:
-    """Return an array in 32 bits, where arithmetic runs."""
-    narrow = np.asarray(array, dtype=np.float32)
-    return _PLACES[0](narrow) if _PLACES else narrow
+def carry_out(work: Callable[..., T], *arrays: np.ndarray) -> T:
+    """Call ``work`` with the arrays in 32 bits, where arithmetic runs.
+
+    If the GPU has no memory left, it is called with NumPy's.
+    """
+    place, narrow = _there, [np.asarray(array, dtype=np.float32) for array in arrays]
+    if place is not None:
+        try:
+            with _ONE:
+                return work(*map(place, narrow))
+        except RuntimeError as error:
+            if type(error).__name__ != "OutOfMemoryError":  # torch's
+                raise
+    return work(*narrow)
 
 
 def taken(array: Any) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from threading import Lock
 
 import numpy as np
 
@@ -77,7 +78,13 @@ class FormingStatistics:
             self._layers[layer] = self._made(cache(partial(self.part, layer=layer)))
         return self._layers[layer]
 
-    def _made(self, part: Callable[[Gather], dict[str, np.ndarray]]) -> LazyArrays:
+    def _made(self, make: Callable[[Gather], dict[str, np.ndarray]]) -> LazyArrays:
+        one = Lock()
+
+        def part(statistic: Gather) -> dict[str, np.ndarray]:
+            with one:  # threads need the same layer at the same time
+                return make(statistic)
+
         def find(name: str) -> np.ndarray:
             mean = name.partition(".")[0]
             own = [each for each in self._names if mean in STATISTICS[each].means.values()]

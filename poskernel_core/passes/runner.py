@@ -72,7 +72,7 @@ def gather_run(
     on_stage: OnStage | None = None,
 ) -> None:
     """Gather the statistics of a run and write them to the store."""
-    gather_shard(shared, run, WHOLE, execution, versions, report, on_stage)
+    gather_shard(shared, run, WHOLE, execution, versions, report, on_stage, at_once=True)
     try:
         merge_shards(shared.store, {}, run, WHOLE.of, report)
     except BadRequest as error:  # the statistics drove sums out that were there a moment ago
@@ -87,15 +87,17 @@ def gather_shard(
     versions: Mapping[str, str],
     report: Report,
     on_stage: OnStage | None = None,
+    *,
+    at_once: bool = False,
 ) -> bool:
     """Gather the partial sums of one shard of a run and write them to the store, block by block.
 
-    Of an unsplit run whose sums are in memory together, the statistics are written at once. With
-    ``on_stage``, an unsplit run is read in rounds over its groups, and ``on_stage`` gets the
-    statistics of the first 4 and 8 windows, and those after each round but the last; the pass ends
-    when it returns True, with the statistics of that stage as those of the run. A run of one window
-    per group has a single round, and no stages; nor has a run whose first windows are not those of
-    a shorter one.
+    With ``at_once``, of an unsplit run whose sums are in memory together, the statistics are
+    written in place of the sums. With ``on_stage`` too, it is read in rounds over its groups, and
+    ``on_stage`` gets the statistics of the first 4 and 8 windows, and those after each round but
+    the last; the pass ends when it returns True, with the statistics of that stage as those of the
+    run. A run of one window per group has a single round, and no stages; nor has a run whose first
+    windows are not those of a shorter one.
 
     Returns whether the shard has any windows; the last of many shards may have none.
     """
@@ -105,7 +107,7 @@ def gather_shard(
     digest = hashlib.sha256(np.ascontiguousarray(ready.windows, dtype=np.int64).tobytes())
     made = Made(digest.hexdigest(), dict(versions))
     drop_partial(store, run, shard, but=made)
-    work = _Gathering(ready, run, store, shard, made, blocks, execution.batch, report)
+    work = _Gathering(ready, run, store, shard, made, blocks, execution.batch, report, at_once)
     store.make_room(work.numbers * per_number(ready.sizes.groups))
     if 4 * work.numbers * len(blocks) > store.limit:  # of the sums alone
         raise ComputeFailed(TOO_SMALL)
@@ -113,8 +115,7 @@ def gather_shard(
     # whether the first windows are those of a shorter run
     alike = run.corpus.name.endswith(".npy") or ready.sizes.dealt != "stretches"
     alike = alike or ready.sizes.windows <= DEFAULT_TEXTS
-    together = shard == WHOLE and work.fits_together()
-    if on_stage is not None and alike and together:
+    if on_stage is not None and alike and work.together:
         ends = streaming.round_ends(ends[0], work.step)
     try:
         for end in ends[:-1]:
@@ -127,9 +128,9 @@ def gather_shard(
                     return True
         for block in blocks:
             work.read(block, len(block.windows))
-            if not together:
+            if not work.together:
                 work.write(block)
-        if whole := work.whole() if together else None:
+        if (whole := work.whole()) is not None:
             report(work.total, work.total, "Writing the statistics")
             whole.write(store, run)
             work.drop()
@@ -218,7 +219,8 @@ def _layer(sums: Sums, layer: int) -> Sums:
 class _Gathering:
     """The groups of a shard while they are read: their sums, and how many windows each has.
 
-    ``made`` identifies the sums, and the checkpoints of them in the store.
+    ``made`` identifies the sums, and the checkpoints of them in the store. ``together``: the sums
+    of all groups stay in memory to the end.
     """
 
     def __init__(
@@ -231,6 +233,7 @@ class _Gathering:
         blocks: Sequence[Block],
         batch: int | None,
         report: Report,
+        at_once: bool,
     ) -> None:
         self.total = sum(len(block.windows) for block in blocks)
         self.step = batch or streaming.default_batch(ready.model.device.type, ready.sizes.context)
@@ -247,15 +250,16 @@ class _Gathering:
             if is_written(store, run, shard, block, made):
                 self._done[block.group] = len(block.windows)
         self._written = {group for group, done in self._done.items() if done}
+        self._new = partial(Pass, ready.model, ready.sizes, run.gather, run.dtype)
+        self._spare = [self._new()]
+        self.numbers = self._spare[0].numbers()
+        self.together = at_once and shard == WHOLE and self._fits_together()
         for block in blocks:
             if block.group not in self._written:
                 self._done[block.group] = self._kept(block.group)
         self._resumed = self._staged = sum(self._done.values())
-        self._new = partial(Pass, ready.model, ready.sizes, run.gather, run.dtype)
-        self._spare = [self._new()]
-        self.numbers = self._spare[0].numbers()
 
-    def fits_together(self) -> bool:
+    def _fits_together(self) -> bool:
         """Return whether the sums of all groups fit into half of the free memory."""
         device = self._ready.model.device
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
@@ -367,7 +371,7 @@ class _Gathering:
 
     def whole(self) -> Stage | None:
         """Return the stage of all windows; None if some are only in the store."""
-        return None if self._written else self._stage(self.total)
+        return self._stage(self.total) if self.together and not self._written else None
 
     def _stage(self, windows: int) -> Stage | None:
         ready, run = self._ready, self._run.model_copy(update={"windows": windows, "until": None})

@@ -52,7 +52,9 @@ class ModelCache:
         """Return a loaded model; a bfloat16 model is loaded for the caller and never shared."""
         picked = pick_device(device)
         identity = located.spec, str(picked), dtype
-        on_gpu = picked.type != "cpu"
+        # TF32 is a setting of the whole process; MPS is for one thread
+        exact = "tf32" not in (dtype, self._held and self._held[2])
+        on_gpu = exact and picked.type == "cuda"
         arithmetic.run_on(partial(torch.tensor, device=picked) if on_gpu else None)
         if dtype == "bfloat16":
             self._make_room(located, identity)

@@ -82,21 +82,24 @@ class StoredStatistics:
 
 
 def _read(store: Store, key: str) -> dict[str, np.ndarray]:
-    with _READING:
-        arrays = store.layers.get(key)
-    if arrays is None:
-        found = store.get(key)
-        if found is None:
-            raise LayerMissing(key)
-        arrays = found[1]
-        for array in arrays.values():
-            array.setflags(write=False)
-        with _READING, suppress(ValueError):  # the layer is larger than the cache
-            store.layers[key] = arrays
+    with _ONE_AT_A_TIME[hash(key) % len(_ONE_AT_A_TIME)]:
+        with _READING:
+            arrays = store.layers.get(key)
+        if arrays is None:
+            found = store.get(key)
+            if found is None:
+                raise LayerMissing(key)
+            arrays = found[1]
+            for array in arrays.values():
+                array.setflags(write=False)
+            with _READING, suppress(ValueError):  # the layer is larger than the cache
+                store.layers[key] = arrays
     return arrays
 
 
 _READING = threading.Lock()
+_ONE_AT_A_TIME = [threading.Lock() for _ in range(31)]
+"""By the hash of a key: who needs the same layer at the same time waits for it."""
 
 
 def windows_of(run: RunSpec) -> RunSpec:

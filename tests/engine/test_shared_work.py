@@ -68,9 +68,9 @@ def expected(run, tmp_path_factory):
     return merged(store, run)
 
 
-def merged(store, run):
+def merged(store, run, of=OF):
     """The bytes of all statistics of a run whose shards are in a store."""
-    merge(store, {}, [run], OF, silent)
+    merge(store, {}, [run], of, silent)
     found = StoredStatistics.open(store, run)
     assert found is not None
     return [
@@ -183,6 +183,17 @@ def test_a_shard_as_a_file(tmp_path, tasks):
         check_arrived(Store(tmp_path / "empty"), task, {**made, "file": None}, "Machine A")
     with pytest.raises(BadRequest, match="name a folder that all machines share"):
         check_arrived(Store(tmp_path / "empty"), task, {**made, "file": "/none.zip"}, "A")
+
+
+def test_the_only_shard(tmp_path, run, expected):
+    """Its sums are written as those of any other, although all of them fit into memory."""
+    (task,) = tasks_of([run], [Shard(number=0, of=1)], Execution(device="cpu"))
+    store = Store(tmp_path)
+    made = carry_out(WorkerContext(store), task, silent)
+
+    assert made["keys"]
+    assert all(map(store.has, made["keys"]))
+    assert expected == merged(store, run, 1)
 
 
 def test_a_shard_whose_sums_cannot_be_read(tmp_path, tasks):

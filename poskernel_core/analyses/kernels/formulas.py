@@ -10,6 +10,7 @@ effective token count). The mean key is taken after the rotary rotation, so one 
 every architecture.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from poskernel_core.common.attention import ScoreRule
 
 KINDS = ("local", "slow decay", "uniform")
 LOCAL_TOKENS = 10
-CELLS = {True: 2**17, False: 2**22}
-"""Kernel entries computed at a time: half a megabyte on the CPU, whose cache holds them."""
+CELLS = {True: 2**17, False: 2**20}
+"""Kernel entries computed at a time: in NumPy half a megabyte, which the cache of a core holds."""
 
 
 def kernel_rows(
@@ -134,20 +135,31 @@ def mean_kernels(
     bits, which changes a number by some millionths, and its error by less than a thousandth. It
     works on few key heads at a time, so that their kernels fit into the processor's cache.
     """
+    means, variation = arithmetic.carry_out(
+        partial(_means, rule, first, groups), queries, mean_keys
+    )
+    return means / means.sum(axis=-1, keepdims=True), variation  # shares to 64 bits
+
+
+def _means(
+    rule: ScoreRule,
+    first: int,
+    groups: int,
+    queries: Float[Any, "head sample d"],
+    mean_keys: Float[Any, "kv key d"],
+) -> tuple[Float[np.ndarray, "head key"], Float[np.ndarray, " head"]]:
     shared, samples, width = len(queries) // len(mean_keys), queries.shape[1], mean_keys.shape[1]
     means, variation = np.empty((len(queries), width)), np.full(len(queries), np.nan)
-    queries, keys = arithmetic.placed(queries), arithmetic.placed(mean_keys)
-    size = max(1, CELLS[isinstance(keys, np.ndarray)] // (shared * samples * width))
+    size = max(1, CELLS[isinstance(queries, np.ndarray)] // (shared * samples * width))
     for place in range(0, len(mean_keys), size):
         heads = slice(place * shared, (place + size) * shared)
-        own = keys[place : place + size]
+        own = mean_keys[place : place + size]
         weights = _weights(queries[heads], own, rule.of_heads(heads), first)
         factors = 1 / array_namespace(weights).sum(weights, axis=-1, keepdims=True)
         means[heads] = arithmetic.taken((factors.mT @ weights)[:, 0])
         if groups > 1:
             weights *= factors
             variation[heads] = arithmetic.taken(query_variation(weights, groups))
-    means /= means.sum(axis=-1, keepdims=True)  # to 64 bits
     return means, variation
 
 

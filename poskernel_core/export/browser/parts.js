@@ -193,6 +193,7 @@ function listenToCells(view, pick, showTip) {
       if (cell) act(cell, event);
     });
   on("click", (cell) => {
+    view.next = null; // rather than where keys lead
     cell.focus();
     pick(view, cell);
   });
@@ -205,5 +206,8 @@ function listenToCells(view, pick, showTip) {
     under = null;
     hideTip(view);
   });
-  view.table.addEventListener("focusout", () => hideTip(view));
+  view.table.addEventListener("focusout", () => {
+    view.next = null;
+    hideTip(view);
+  });
 }

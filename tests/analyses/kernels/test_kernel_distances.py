@@ -87,6 +87,32 @@ def test_mean_kernels(seed, shared, cap, biased):
         assert query_variation(groups) == pytest.approx(variation[head], abs=1e-6)
 
 
+@pytest.fixture
+def failing():
+    """Arithmetic runs on a device that fails; the fixture is a list with the failure."""
+    found = []
+
+    def place(array):
+        raise found[0]
+
+    arithmetic.run_on(place)
+    yield found
+    arithmetic.run_on(None)
+
+
+def test_a_device_without_memory(failing):
+    """Arithmetic goes on in NumPy; any other failure is told."""
+    given = np.ones((6, 3, 5)), np.ones((2, 7, 5)), ScoreRule(0.7), 3, 3
+    failing.append(torch.OutOfMemoryError("full"))
+    mean, variation = kernels.mean_kernels(*given)
+    np.testing.assert_allclose(mean, np.full((6, 7), 1 / 7), rtol=1e-6)
+    np.testing.assert_allclose(variation, np.zeros(6), atol=1e-6)
+
+    failing[0] = RuntimeError("broken")
+    with pytest.raises(RuntimeError, match="broken"):
+        kernels.mean_kernels(*given)
+
+
 @pytest.mark.usefixtures("somewhere")
 def test_32_bits_are_enough(model_dirs, monkeypatch):
     """What is shown, corrected and with its error, is that of 64 bits to a ten-thousandth of it."""
@@ -94,7 +120,11 @@ def test_32_bits_are_enough(model_dirs, monkeypatch):
     view = pk.run_pass(model, ids.numpy(), positions=(3, 11, 28), queries_per_position=31)
     question = find("etc")
     found = question.answer({"main": view}, question.params(skip=2), lambda done, total: None)
-    monkeypatch.setattr(arithmetic, "placed", lambda array: array.astype(np.float64))
+
+    def in_64_bits(work, *arrays):
+        return work(*(array.astype(np.float64) for array in arrays))
+
+    monkeypatch.setattr(arithmetic, "carry_out", in_64_bits)
 
     wide = question.answer({"main": view}, question.params(skip=2), lambda done, total: None)
 
