@@ -79,11 +79,11 @@ CURVES = """grids => grids.map(grid => {
       const box = cell.getBoundingClientRect();
       return Math.min(left - box.left, box.right - right, top - box.top, box.bottom - bottom) > -1;
     };
-    const cells = [...grid.querySelectorAll("td[data-name]")];
-    return cells.filter(inside).map(cell => cell.dataset.name);
+    const cells = [...grid.querySelectorAll("td[data-name]")].filter(inside);
+    return [cells.map(cell => cell.dataset.name).join(), points.map(([, y]) => y - Math.floor(y))];
   });
 })"""
-"""For every grid and drawn kernel: the cells that it lies in."""
+"""For every grid and drawn kernel: the cells that it lies in, and the heights of its steps."""
 
 
 def kernels_in_the_cells(page: Page) -> None:
@@ -94,17 +94,23 @@ def kernels_in_the_cells(page: Page) -> None:
     flip(page, "Kernels in the cells", True)
     assert parameter(page, "curves") is None
     expect(page.locator(".head-grid:not(.small) .curves path").first).to_be_attached()
-    every = [[f"L{layer}H{head}"] for layer in range(4) for head in range(8)]
+    every = [f"L{layer}H{head}" for layer in range(4) for head in range(8)]
     for width in (1400, 390, 1024):
         page.set_viewport_size({"width": width, "height": 900})
         settle(page)
         drawn = [grid for grid in page.locator(".head-grid").evaluate_all(CURVES) if grid]
         assert drawn
         for grid in drawn:
-            assert every == sorted(grid)
+            assert every == sorted(names for names, _ in grid)
+    heights = dict(drawn[-1])  # of the larger grid
+    assert len(set(map(tuple, heights.values()))) > 16
     asked = page.evaluate("window.visitor.asked")
     cell(page, "L1H3").hover()
     tip = page.locator(".tip:popover-open")
-    expect(tip.locator(".large path")).to_have_attribute("d", re.compile("^M0.000 "))
+    large = tip.locator(".large path")
+    expect(large).to_be_visible()
+    steps = [float(point.split(" ")[1]) for point in large.get_attribute("d")[1:].split("L")]
+    high = 34 / 36  # a cell, of a cell and the gap below it
+    assert heights["L1H3"] == pytest.approx([high * each for each in steps], abs=2e-3)
     expect(tip).to_contain_text("kernel at n = 400, log spacing")
     assert asked == page.evaluate("window.visitor.asked")

@@ -193,8 +193,12 @@ def the_grid_is_walked_by_keys_alone(page: Page) -> None:
     side_cell(page, "L2H0").evaluate(THREE_KEYS)
     expect(side_cell(page, "L5H0")).to_be_focused()
     expect(head_shown(page)).to_have_text("L5H0 at n = 400")
-    for _ in range(3):
-        page.keyboard.press("ArrowUp")
+    side_cell(page, "L5H0").evaluate(TWO_KEYS_AND_A_CLICK)
+    expect(head_shown(page)).to_have_text("L5H1 at n = 400")
+    settle(page)
+    expect(side_cell(page, "L5H1")).to_be_focused()
+    for key in ("ArrowUp", "ArrowUp", "ArrowUp", "ArrowLeft"):
+        page.keyboard.press(key)
     settle(page)
     expect(side_cell(page, "L2H0")).to_be_focused()
     heard = grid.aria_snapshot()
@@ -208,6 +212,14 @@ THREE_KEYS = """cell => {
       new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
 }"""
 """Pressed before anything is painted: none is lost."""
+TWO_KEYS_AND_A_CLICK = """cell => {
+  const press = () => cell.getRootNode().activeElement.dispatchEvent(
+    new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+  press();
+  press();
+  cell.nextElementSibling.click();
+}"""
+"""The click has the last word."""
 
 
 def logarithmic_axes_are_in_the_address(page: Page) -> None:

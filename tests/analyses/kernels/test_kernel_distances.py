@@ -1,6 +1,7 @@
 """Distances between kernels, and the standard errors: the oracles, and algebraic properties."""
 
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -51,27 +52,43 @@ def test_queries_of_one_group_are_no_pair():
         assert np.isnan(kernels.query_variation(by_place, groups)).all()
 
 
+def in_64_bits(work, *arrays):
+    """Do the arithmetic in NumPy's 64 bits."""
+    return work(*(array.astype(np.float64) for array in arrays))
+
+
 PLACES = {"NumPy": None, "torch": torch.tensor}
+
+
+@contextmanager
+def arithmetic_in(place):
+    """Arithmetic runs there meanwhile; what comes is by how much a kernel may differ."""
+    with pytest.MonkeyPatch.context() as patch:
+        if place == "64 bits":
+            patch.setattr(arithmetic, "carry_out", in_64_bits)
+        arithmetic.run_on(PLACES.get(place))
+        yield 1e-12 if place == "64 bits" else 1e-6
+        arithmetic.run_on(None)
 
 
 @pytest.fixture(params=PLACES)
 def somewhere(request):
     """Arithmetic runs on NumPy's or on torch's arrays."""
-    arithmetic.run_on(PLACES[request.param])
-    yield
-    arithmetic.run_on(None)
+    with arithmetic_in(request.param):
+        yield
 
 
+@pytest.mark.parametrize("place", [*PLACES, "64 bits"])
 @few
-@pytest.mark.usefixtures("somewhere")
 @given(SEEDS, st.sampled_from([1, 2, 3, 6]), st.sampled_from([None, 1.3]), st.booleans())
-def test_mean_kernels(seed, shared, cap, biased):
+def test_mean_kernels(place, seed, shared, cap, biased):
     heads, draw = 6, np.random.default_rng(seed).standard_normal
     queries, keys = draw((heads, 8, 5)), draw((heads // shared, 7, 5))
     slopes = Slopes(tuple(2.0 ** -np.arange(heads))) if biased else None
     rule = ScoreRule(0.7, cap=cap, slopes=slopes)
 
-    mean, variation = kernels.mean_kernels(queries, keys, rule, 3, 4)
+    with arithmetic_in(place) as tolerance:
+        mean, variation = kernels.mean_kernels(queries, keys, rule, 3, 4)
 
     for head in range(heads):
         rows = []
@@ -82,7 +99,7 @@ def test_mean_kernels(seed, shared, cap, biased):
                 score = score if cap is None else cap * math.tanh(score / cap)
                 scores[place] = score - (2.0**-head * (6 - place) if biased else 0)
             rows.append(oracles.softmax_at(scores, 7))
-        np.testing.assert_allclose(mean[head], oracles.mean_row(rows), atol=1e-6)
+        np.testing.assert_allclose(mean[head], oracles.mean_row(rows), atol=tolerance)
         groups = [[rows[group], rows[group + 4]] for group in range(4)]
         assert query_variation(groups) == pytest.approx(variation[head], abs=1e-6)
 
@@ -120,10 +137,6 @@ def test_32_bits_are_enough(model_dirs, monkeypatch):
     view = pk.run_pass(model, ids.numpy(), positions=(3, 11, 28), queries_per_position=31)
     question = find("etc")
     found = question.answer({"main": view}, question.params(skip=2), lambda done, total: None)
-
-    def in_64_bits(work, *arrays):
-        return work(*(array.astype(np.float64) for array in arrays))
-
     monkeypatch.setattr(arithmetic, "carry_out", in_64_bits)
 
     wide = question.answer({"main": view}, question.params(skip=2), lambda done, total: None)
