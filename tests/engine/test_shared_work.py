@@ -27,6 +27,7 @@ from poskernel_core.engine.distributed.shards import (
     merge,
     tasks_of,
 )
+from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
@@ -185,8 +186,12 @@ def test_a_shard_as_a_file(tmp_path, tasks):
         check_arrived(Store(tmp_path / "empty"), task, {**made, "file": "/none.zip"}, "A")
 
 
-def test_the_only_shard(tmp_path, run, expected):
-    """Its sums are written as those of any other, although all of them fit into memory."""
+def test_the_only_shard(tmp_path, run, expected, monkeypatch):
+    """Its sums are written as those of any other, although all of them fit into memory.
+
+    A checkpoint would write groups that are finished; there is none.
+    """
+    monkeypatch.setattr(runner._Gathering, "save", lambda self: None)
     (task,) = tasks_of([run], [Shard(number=0, of=1)], Execution(device="cpu"))
     store = Store(tmp_path)
     made = carry_out(WorkerContext(store), task, silent)

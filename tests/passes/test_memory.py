@@ -188,9 +188,28 @@ def card(monkeypatch, located):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free(), card.size))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10**12))
     monkeypatch.setattr(worker_context, "load", load)
+    card.places = []
+    monkeypatch.setattr(worker_context.arithmetic, "run_on", card.places.append)
     gc.disable()  # as if nobody cleared away by chance
     yield card
     gc.enable()
+
+
+def test_where_arithmetic_runs(card, located):
+    """On the CUDA device that runs models, but not beside a pass in TF32, nor on `mps`."""
+    card.size = 10 * sum(card.need.values())
+    models = ModelCache()
+    taken = [("cuda", "float32"), ("cuda", "tf32"), ("mps", "float32"), ("cpu", "float32")]
+    for device, dtype in [*taken, ("cuda", "bfloat16")]:
+        models.take(located[0], device, dtype)
+    with models.holding(located[0].spec, "cuda", "tf32"):
+        models.take(located[0], "cuda")
+    models.take(located[0], "cuda")
+
+    assert [True, False, False, False, True, False, True] == [
+        each is not None for each in card.places
+    ]
+    assert torch.device("cuda") == card.places[0].keywords["device"]
 
 
 def test_two_models_where_there_is_room(card, located):
