@@ -12,6 +12,7 @@ from tests.support import builders, oracles
 from tests.support.passes import loaded
 from tests.support.raw import analyse
 from tests.support.refusals import refused
+from tests.support.widths import arithmetic_in
 
 NAMES = ("gpt2", "gpt_neo", "llama")
 EACH = pytest.mark.parametrize("name", NAMES)
@@ -83,15 +84,17 @@ def test_thresholds_of_kinds(passes):
 
 @EACH
 @SKIPS
-def test_kernel(passes, name, skip):
+@pytest.mark.parametrize("place", ["NumPy", "64 bits"])
+def test_kernel(passes, name, skip, place):
     n = 11
-    result = analyse("kernel", passes[name], skip=skip, query=n)
+    with arithmetic_in(place) as tolerance:
+        result = analyse("kernel", passes[name], skip=skip, query=n)
 
     for layer, head in heads_of(passes[name]):
         truth = Head(passes[name], layer, head, skip)
         rows, values = np.array(truth.kernels[n]), result.values
         observed = np.where(np.arange(CONTEXT) < skip, 0, truth.observed[n])
-        np.testing.assert_allclose(values["kernel"][layer, head], truth.means[n], atol=1e-9)
+        np.testing.assert_allclose(values["kernel"][layer, head], truth.means[n], atol=tolerance)
         low, high = np.percentile(rows, (10, 90), axis=0)
         np.testing.assert_allclose(values["kernel_low"][layer, head], low, atol=1e-9)
         np.testing.assert_allclose(values["kernel_high"][layer, head], high, atol=1e-9)

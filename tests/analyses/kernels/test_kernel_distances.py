@@ -1,7 +1,6 @@
 """Distances between kernels, and the standard errors: the oracles, and algebraic properties."""
 
 import math
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from tests.analyses.kernels.test_kernels import SEEDS, kernels_of
 from tests.support import builders, oracles
 from tests.support.oracles_groups import query_variation
 from tests.support.passes import loaded
+from tests.support.widths import PLACES, arithmetic_in, in_64_bits
 
 few = settings(max_examples=23)
 
@@ -50,25 +50,6 @@ def test_queries_of_one_group_are_no_pair():
     np.testing.assert_allclose(kernels.query_variation(np.eye(5)[None], 5), [1.0], atol=1e-7)
     for groups in (0, 1):
         assert np.isnan(kernels.query_variation(by_place, groups)).all()
-
-
-def in_64_bits(work, *arrays):
-    """Do the arithmetic in NumPy's 64 bits."""
-    return work(*(array.astype(np.float64) for array in arrays))
-
-
-PLACES = {"NumPy": None, "torch": torch.tensor}
-
-
-@contextmanager
-def arithmetic_in(place):
-    """Arithmetic runs there meanwhile; what comes is by how much a kernel may differ."""
-    with pytest.MonkeyPatch.context() as patch:
-        if place == "64 bits":
-            patch.setattr(arithmetic, "carry_out", in_64_bits)
-        arithmetic.run_on(PLACES.get(place))
-        yield 1e-12 if place == "64 bits" else 1e-6
-        arithmetic.run_on(None)
 
 
 @pytest.fixture(params=PLACES)
