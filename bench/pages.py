@@ -4,9 +4,9 @@ First, what the browser draws itself: from a click, a key or a move of the slide
 in the browser's own clock: at rest, with the processor slowed to a quarter, and beside two busy
 processes. Then, what waits for the server: a change of page (in the browser's clock) and a reload,
 until the first figure is there, and a new server's first page and first deep link, each beside a
-bare Streamlit app with one Plotly chart a page (``bench/bare.py``). Then how far each page moves
-while it is drawn (layout shift), and the reload of a page with the small patterns of 144 heads on a
-text of 128 tokens.
+bare Streamlit app with one Plotly chart a page (``bench/bare.py``), also with as many plain
+elements as ours have. Then how far each page moves while it is drawn (layout shift), and the reload
+of a page with the small patterns of 144 heads on a text of 128 tokens.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ FLAGS = ("--no-sandbox", "--disable-gpu")
 PATIENCE = 120_000  # milliseconds
 CURVE = ".curve .point"
 CHART = ".js-plotly-plot .main-svg"
+KERNEL, MAP = 33, 52
+"""Elements that a change to these pages draws, the sidebar's among them."""
 HEADS = ("L10H2", "L20H8", "L7H1", "L29H0", "L14H4", "L2H2", "L18H6", "L25H5")
 WATCH = """() => {
   window.samples = [];
@@ -49,8 +51,10 @@ WATCH = """() => {
     if (!began) return;
     const start = began, painted = new MessageChannel();
     began = 0;
-    painted.port1.onmessage = () => samples.push(performance.now() - start);
-    requestAnimationFrame(() => painted.port2.postMessage(0));
+    let told = false;
+    const tell = () => { if (!told) told = samples.push(performance.now() - start); };
+    painted.port1.onmessage = tell;  // waits while keys and frames come one after another
+    requestAnimationFrame(() => { painted.port2.postMessage(0); requestAnimationFrame(tell); });
   }).observe(place, { childList: true });
 }"""
 SWITCHED = """([title, figure]) => {
@@ -106,9 +110,10 @@ def main() -> None:
             for what, times in served(browser, server.url, tries):
                 tell(what, times)
             shifts(browser, server)
-        with bare() as url:
-            for what, times in bare_served(browser, url, tries):
-                tell(f"  bare app: {what}", times)
+        for elements in (2, KERNEL, MAP):
+            with bare(elements) as url:
+                for what, times in bare_served(browser, url, tries):
+                    tell(f"  bare app, {elements} elements: {what}", times)
         few = max(3, tries // 2)
         tell("cold: landing page to curve", [cold(browser, "/", CURVE) for _ in range(few)])
         address = "/positional_kernels?head=L2H6"
@@ -137,11 +142,12 @@ def fresh() -> Iterator[Server]:
 
 
 @contextmanager
-def bare() -> Iterator[str]:
-    """Start the bare app."""
+def bare(elements: int = 2) -> Iterator[str]:
+    """Start the bare app, with so many elements a page."""
     port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "bench/bare.py")]
     flags = [f"--server.port={port}", "--server.address=127.0.0.1", "--server.headless=true"]
+    flags += ["--", str(elements)]
     process = subprocess.Popen(command + flags, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
         yield f"http://127.0.0.1:{port}"

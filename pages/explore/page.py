@@ -284,13 +284,13 @@ def page(selection: Selection) -> None:
     again = more.toggle(
         "Also measures for which the model runs again",
         help="such as the induction score; they take longer the first time",
-        width="content",
+        width=336,  # known before the browser has drawn it, so that what stands beside stays
         **linked("again"),
     )
     fade = more.toggle(
         "Fade heads whose kind is not resolved",
         help="the 95 % interval of a number holds a limit of the kinds",
-        width="content",
+        width=292,
         **linked("fadepoints"),
     )
     asked = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
