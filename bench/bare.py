@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import streamlit as st
 
-MORE = max(0, int((sys.argv[1:] or [2])[0]) - 2)
+MORE = max(0, int([*sys.argv[1:], "2"][0]) - 2)
 
 
 def draw() -> None:

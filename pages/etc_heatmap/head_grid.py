@@ -36,14 +36,16 @@ class Order(StrEnum):
 
 def kind_thresholds() -> dict[str, Any]:
     """Draw the thresholds of the kinds; return them as parameters."""
-    tokens = st.slider("Last tokens that count as local", value=10, **linked("ltok", ends=(1, 64)))
-    local = st.slider(
+    tokens = st.number_input(
+        "Last tokens that count as local", value=10, **linked("ltok", ends=(1, 64))
+    )
+    local = st.number_input(
         "Mass in them that makes a head local",
         value=0.5,
         step=0.05,
         **linked("lshare", ends=(0.0, 1.0)),
     )
-    uniform = st.slider(
+    uniform = st.number_input(
         "Effective token count over visible keys that makes a head uniform",
         value=0.5,
         step=0.05,

@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.visit import cell, cells, flip, no_trouble, parameter, settle, slider, visit
+from tests.support.visit import cell, cells, flip, no_trouble, parameter, settle, visit, write
 
 pytestmark = pytest.mark.browser
 
@@ -45,7 +45,7 @@ def kinds_that_are_switched_off_are_dimmed(page: Page) -> None:
 def thresholds_change_the_kinds(page: Page) -> None:
     """With every share of the mass enough, all heads are local."""
     assert {"local", "slow decay", "uniform"} == set(kinds(page))
-    slider(page, "Mass in them that makes a head local").press("Home")
+    write(page, "Mass in them that makes a head local", "0")
     expect(page).to_have_url(re.compile(r"lshare=0"))
     settle(page)
     assert {"local"} == set(kinds(page))

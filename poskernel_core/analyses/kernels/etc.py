@@ -109,8 +109,8 @@ class EtcHeatMap(Analysis[EtcParams]):
         ),
         *grid_measures("""
             kind of kernel [kind, labels], kind: Local heads have most of their kernel in the last
-                tokens (10 unless changed under «Kinds»), slow decay spreads it over many, uniform
-                over all alike.
+                tokens (10 unless changed under «Filter and order»), slow decay spreads it over
+                many, uniform over all alike.
         """),
         *grid_measures(
             "half-mass distance [half_mass_distance, log], tokens (log scale): Dark: half of the "
