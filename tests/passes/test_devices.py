@@ -91,7 +91,7 @@ def shared(tmp_path_factory):
     store.close()
 
 
-def answered(shared, corpus, analysis, model):
+def answered(shared, corpus, analysis, model, device="cpu"):
     """The result of a question that is asked in this process."""
     fields = ANALYSES[analysis].params.model_fields
     params = {name: value for name, value in FEW.items() if name in fields}
@@ -103,7 +103,7 @@ def answered(shared, corpus, analysis, model):
         analysis, str(model), params=params | own,
         corpus=corpus, context=CONTEXT, windows=WINDOWS, **chosen,
     )  # fmt: skip
-    return carried_out(shared, make_plan(request))
+    return carried_out(shared, make_plan(request), device=device)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -42,9 +42,9 @@ def gather(shared, run, batch, on_stage=None, until=None):
         assert until is not None
 
 
-def carried_out(shared, plan, batch=None):
+def carried_out(shared, plan, batch=None, device="cpu"):
     """The result of a question that is answered in this process, with a worker's models."""
-    store, execution = shared.store, Execution(device="cpu", batch=batch)
+    store, execution = shared.store, Execution(device=device, batch=batch)
     plan = plan.looked_up(store)
     execute.gather_missing(shared, plan, execution, lambda *_: None)
     if plan.experiment:
