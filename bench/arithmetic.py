@@ -39,7 +39,8 @@ def main() -> None:
     print(
         f"{card}{CORES} threads of arithmetic, {platform.machine()}\n\n"
         "| model and texts | pass (s) | arithmetic (s) | of the pass | in 64 bits (s) "
-        "| on the GPU (s) |\n|---|---:|---:|---:|---:|---:|"
+        "| on the GPU (s) |\n|---|---:|---:|---:|---:|---:|",
+        flush=True,
     )
     for name, (sizes, shape) in SHAPES.items():
         model = hooked(llama(*sizes).to(device), device)
@@ -55,7 +56,8 @@ def main() -> None:
             there = f"{_answer(found[0]):.1f}"
             arithmetic.run_on(None)
         share = here / gathered
-        print(f"| {name} | {gathered:.1f} | {here:.1f} | {share:.0%} | {wide:.1f} | {there} |")
+        cells = f"{gathered:.1f} | {here:.1f} | {share:.0%} | {wide:.1f} | {there}"
+        print(f"| {name} | {cells} |", flush=True)
 
 
 def _in_64_bits(work: Callable[..., Any], *arrays: np.ndarray) -> Any:

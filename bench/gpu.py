@@ -33,13 +33,16 @@ def main() -> None:
         return ["bench.shapes", "--device", options.device, "--dtype", dtype, *shape, *each]
 
     parts = {
-        "Tests": [["pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests/passes"]],
+        "Tests": [["pytest", "-v", "--tb=line", "-m", "gpu", "tests/passes"]],
         "Passes in float32": [passes("float32", widths)],
         "Passes in bfloat16": [passes("bfloat16", widths)],
         "Two processes at once": [passes("bfloat16", widths[:1])] * 2,
         "Arithmetic": [["bench.arithmetic", "--device", options.device]],
     }
-    failed = sum(run(title, modules, end) for title, modules in parts.items())
+    half = time.monotonic() + options.limit / 2
+    failed = sum(
+        run(title, modules, half if title == "Tests" else end) for title, modules in parts.items()
+    )
     sys.exit(failed > 0)
 
 
@@ -49,7 +52,7 @@ def run(title: str, modules: list[list[str]], end: float) -> bool:
     began = time.monotonic()
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", *each],
+            [sys.executable, "-um", *each],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for each in modules

@@ -51,8 +51,9 @@ function build(root, data) {
   new ResizeObserver(() => {
     markScroll(view);
     if (view.wide === scroller.clientWidth) return;
-    view.curved = "";
-    paintCurves(view);
+    Object.assign(view, { wide: scroller.clientWidth, curved: "" }); // 0: folded away
+    clearTimeout(view.later); // curves stretch until the width rests
+    view.later = setTimeout(() => paintCurves(view), drawn.firstChild ? 120 : 0);
   }).observe(scroller);
   return view;
 }
@@ -106,9 +107,9 @@ function paintCells(view, rows) {
 // one path above the table: a drawing in each cell makes every later change of the page slower.
 function paintCurves(view) {
   const key = view.curves ? given.blocks[state.query] : null;
-  const wide = view.scroller.clientWidth; // 0: folded away, or gone
-  if (!wide || !blocks.has(key) || view.curved === key) return;
-  Object.assign(view, { wide, curved: key });
+  const there = view.scroller.clientWidth > 0; // neither folded away nor gone
+  if (!there || !blocks.has(key) || view.curved === key) return;
+  view.curved = key;
   const { offsetWidth, offsetHeight } = view.cells[0][0];
   const gap = parseFloat(getComputedStyle(view.table).borderSpacing);
   const size = [offsetWidth, offsetHeight].map((each) => each / (each + gap));

@@ -14,15 +14,22 @@ from array_api_compat import to_device
 T = TypeVar("T")
 Place = Callable[[np.ndarray], Any]
 
+FULL = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED", "NOT_INITIALIZED")
+"""What torch's errors say where a GPU has no memory left, for arrays or for its libraries."""
+
 _there: Place | None = None
 _ONE = threading.Lock()
 """One thread at a time on the GPU, which would do their work one after another in any case."""
 
 
 def run_on(place: Place | None) -> None:
-    """Let arithmetic run where ``place`` puts an array; None: in this processor, as at first."""
+    """Let arithmetic run where ``place`` puts an array; None: in this processor, as at first.
+
+    What runs elsewhere ends before.
+    """
     global _there
-    _there = place
+    with _ONE:
+        _there = place
 
 
 def carry_out(work: Callable[..., T], *arrays: np.ndarray) -> T:
@@ -30,13 +37,14 @@ def carry_out(work: Callable[..., T], *arrays: np.ndarray) -> T:
 
     If the GPU has no memory left, it is called with NumPy's.
     """
-    place, narrow = _there, [np.asarray(array, dtype=np.float32) for array in arrays]
-    if place is not None:
+    narrow = [np.asarray(array, dtype=np.float32) for array in arrays]
+    if _there is not None:
         try:
             with _ONE:
-                return work(*map(place, narrow))
+                if (place := _there) is not None:  # still
+                    return work(*map(place, narrow))
         except RuntimeError as error:
-            if type(error).__name__ != "OutOfMemoryError":  # torch's
+            if not any(words in f"{type(error).__name__}: {error}" for words in FULL):
                 raise
     return work(*narrow)
 

@@ -292,7 +292,9 @@ class _InHand(ModelCache):
                 "An attached model is computed in float32, whatever its weights are in, because "
                 "its weights must not change: leave the precision out."
             )
-        return self.lab.loaded(located)
+        found = self.lab.loaded(located)
+        self._place_arithmetic(found.device, dtype)
+        return found
 
 
 def _known(fingerprint: str) -> Located | None:

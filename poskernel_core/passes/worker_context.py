@@ -52,10 +52,7 @@ class ModelCache:
         """Return a loaded model; a bfloat16 model is loaded for the caller and never shared."""
         picked = pick_device(device)
         identity = located.spec, str(picked), dtype
-        # TF32 is a setting of the whole process; MPS is for one thread
-        exact = "tf32" not in (dtype, self._held and self._held[2])
-        on_gpu = exact and picked.type == "cuda"
-        arithmetic.run_on(partial(torch.tensor, device=picked) if on_gpu else None)
+        self._place_arithmetic(picked, dtype)
         if dtype == "bfloat16":
             self._make_room(located, identity)
             return load(located, device, dtype)
@@ -64,6 +61,12 @@ class ModelCache:
             self._kept[identity] = load(located, device)
         self._kept.move_to_end(identity)
         return self._kept[identity]
+
+    def _place_arithmetic(self, device: torch.device, dtype: str) -> None:
+        # TF32 is a setting of the whole process; MPS is for one thread
+        exact = "tf32" not in (dtype, self._held and self._held[2])
+        on_gpu = exact and device.type == "cuda"
+        arithmetic.run_on(partial(torch.tensor, device=device) if on_gpu else None)
 
     def _make_room(self, located: Located, new: Identity) -> None:
         spare = [each for each in self._kept if each != self._held]

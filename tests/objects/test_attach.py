@@ -31,6 +31,7 @@ from transformers import (
 
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.common import arithmetic
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models.attached import attached
@@ -147,6 +148,16 @@ def test_the_object_is_as_before(tokenizer):
     lab.show("etc", **RUN)
     lab.show("induction-scores", **RUN)
     assert before == everything(model)
+
+
+def test_arithmetic_follows_the_object(tokenizer):
+    """After another model on a GPU, that of an object on the CPU is NumPy's again."""
+    arithmetic.run_on(torch.tensor)
+    try:
+        pk.attach(demo(), tokenizer).show("etc", **RUN)
+        assert np.ndarray is arithmetic.carry_out(type, np.ones(3))
+    finally:
+        arithmetic.run_on(None)
 
 
 @pytest.mark.parametrize("end", ["interrupt", "error"])

@@ -12,6 +12,7 @@ import poskernel_core as pk
 from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.common import arithmetic
 from poskernel_core.common.attention import ScoreRule
+from poskernel_core.common.differences import DIFFERENCES, STEP
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.forward.loading import load
 from poskernel_core.models import catalog
@@ -30,6 +31,14 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def arithmetic_here():
+    """At first, arithmetic runs on the CPU, and again after the test."""
+    arithmetic.run_on(None)
+    yield
+    arithmetic.run_on(None)
+
+
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory):
     """A worker with its store for each device, and a small text."""
@@ -39,7 +48,6 @@ def workers(tmp_path_factory):
     yield {device: WorkerContext(store) for device, store in stores.items()}, folder / "mini.txt"
     for store in stores.values():
         store.close()
-    arithmetic.run_on(None)
 
 
 @pytest.mark.parametrize("name", [*TURNED, "gpt2", "bloom"])
@@ -52,10 +60,13 @@ def test_a_whole_pass(model_dirs, name):
     )
 
     assert expected.arrays.keys() == found.arrays.keys()
-    for each, array in expected.arrays.items():
-        tolerance = 9 if each.endswith(".groups") else 1e-5  # of 32767 steps
-        there = found.arrays[each].astype(float)
-        np.testing.assert_allclose(there, array, rtol=1e-3, atol=tolerance, err_msg=each)
+    for each in expected.arrays:
+        steps = each.replace(DIFFERENCES, STEP) if each.endswith(DIFFERENCES) else None
+        one, other = (
+            run.arrays[each] * run.arrays.get(steps, np.float64(1)) for run in (found, expected)
+        )
+        rounded = 2 * expected.arrays[steps].max() if steps else 0
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-5 + rounded, err_msg=each)
 
 
 def test_16_bits(model_dirs, tmp_path):
@@ -79,9 +90,8 @@ def test_every_question(workers, model_dirs, talking, analysis, name):
     model = model_dirs.get(name, talking)
     corpus = CorpusSpec(name=str(text) if name in model_dirs else "sample")
 
-    expected, found = (
-        answered(place, corpus, analysis, model, device) for device, place in places.items()
-    )
+    expected = answered(places["cpu"], corpus, analysis, model)
+    found = answered(places[GPU], corpus, analysis, model, GPU)
 
     for each, array in expected.values.items():
         np.testing.assert_allclose(
@@ -112,7 +122,6 @@ def test_arithmetic():
         again = mean_kernels(*given)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-        arithmetic.run_on(None)
 
     for one, other, third in zip(found, expected, again, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)

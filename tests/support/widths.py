@@ -23,5 +23,7 @@ def arithmetic_in(place):
         if place == "64 bits":
             patch.setattr(arithmetic, "carry_out", in_64_bits)
         arithmetic.run_on(PLACES.get(place))
-        yield 1e-12 if place == "64 bits" else 1e-6
-        arithmetic.run_on(None)
+        try:
+            yield 1e-12 if place == "64 bits" else 1e-6
+        finally:
+            arithmetic.run_on(None)

@@ -132,8 +132,9 @@ def mean_kernels(
     """Return the kernels' means over the queries, and the query variation of each head.
 
     Arguments as for :func:`kernel_rows` and :func:`query_variation`. Scores and weights are in 32
-    bits, which changes a number by some millionths, and its error by less than a thousandth. It
-    works on few key heads at a time, so that their kernels fit into the processor's cache.
+    bits, which changes a number by some millionths (at scores of 50, an entry by a hundred
+    thousandth), and its error by less than a thousandth. It works on few key heads at a time, so
+    that their kernels fit into the processor's cache.
     """
     means, variation = arithmetic.carry_out(
         partial(_means, rule, first, groups), queries, mean_keys

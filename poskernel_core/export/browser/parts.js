@@ -163,12 +163,12 @@ function arrive(view, next, pick) {
 function lead(view, next, pick) {
   if (view.painting) return (view.next = next);
   view.painting = true;
-  arrive(view, next, pick);
   requestAnimationFrame(() => {
     const { next } = view;
     Object.assign(view, { painting: false, next: null });
     if (next) lead(view, next, pick);
   });
+  arrive(view, next, pick);
 }
 
 // A key pressed in a cell: arrows and their like lead to another cell; Enter and the space bar

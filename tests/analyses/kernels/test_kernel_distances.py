@@ -1,6 +1,8 @@
 """Distances between kernels, and the standard errors: the oracles, and algebraic properties."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
 
 import numpy as np
 import pytest
@@ -106,9 +108,37 @@ def test_a_device_without_memory(failing):
     np.testing.assert_allclose(mean, np.full((6, 7), 1 / 7), rtol=1e-6)
     np.testing.assert_allclose(variation, np.zeros(6), atol=1e-6)
 
+    for words in ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when ...", "CUDA error: out of memory"):
+        failing[0] = RuntimeError(words)
+        np.testing.assert_array_equal(mean, kernels.mean_kernels(*given)[0])
+
     failing[0] = RuntimeError("broken")
     with pytest.raises(RuntimeError, match="broken"):
         kernels.mean_kernels(*given)
+
+
+def test_a_change_waits_for_what_runs_there(monkeypatch):
+    """And what has waited for the device meanwhile runs where arithmetic runs then."""
+    began, go_on, given = Event(), Event(), np.ones(3)
+
+    def place(array):
+        began.set()
+        assert go_on.wait(60)
+        return torch.tensor(array)
+
+    arithmetic.run_on(place)
+    with ThreadPoolExecutor(3) as pool, monkeypatch.context() as patch:
+        there = pool.submit(arithmetic.carry_out, type, given)
+        assert began.wait(60)
+        waiting = pool.submit(arithmetic.carry_out, type, given)
+        changed = pool.submit(arithmetic.run_on, None)
+        early = wait([changed, waiting], 0.2).done
+        patch.setattr(arithmetic, "_there", None)  # whichever of the two comes first
+        go_on.set()
+        found = [each.result(60) for each in (there, waiting, changed)]
+    arithmetic.run_on(None)
+    assert not early
+    assert [torch.Tensor, np.ndarray, None] == found
 
 
 @pytest.mark.usefixtures("somewhere")
