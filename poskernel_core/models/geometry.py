@@ -11,13 +11,7 @@ from pydantic import TypeAdapter
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.specs import (
-    ALL_GATHERED,
-    DEFAULT_CONTEXT,
-    QUERIES_PER_POSITION,
-    Gather,
-    default_positions,
-)
+from poskernel_core.common.specs import ALL_GATHERED, DEFAULT_CONTEXT, QUERIES_PER_POSITION, Gather
 
 ROOM = 7.5e9
 """Most bytes of a run with default settings: its sums, and the statistics that are made of them."""
@@ -121,32 +115,15 @@ class Geometry:
     def usual_context(self) -> int:
         """The default context in tokens, shorter for wide models, so that a run has room."""
         length = min(self.n_ctx, DEFAULT_CONTEXT)
-        while length >= 2 * SHORTEST and not self._has_room(length, 34):
+        while length >= 2 * SHORTEST:
+            found = self.sums(length, 34, QUERIES_PER_POSITION // GROUPS)
+            every = sum(found.get(name, 0) for name in ALL_GATHERED)
+            # sums of all groups, and their means: in half the bytes, or of all groups together
+            of_groups = every - found["residuals"]
+            if 4 * GROUPS * every + (4 + 2 * GROUPS) * of_groups + 4 * found["residuals"] <= ROOM:
+                break
             length //= 2
         return length
-
-    def usual_positions(self, context: int, *also: int) -> tuple[int, ...]:
-        """Return the default query positions of a run, and ``also``.
-
-        Where a wide model's run has no room in the least default context, they are every second or
-        every fourth of the usual ones, up to the last.
-
-        Raises:
-            BadRequest: a position of ``also`` lies outside ``0 .. context - 1``.
-        """
-        every, usual = default_positions(context, *also), default_positions(context)
-        if context > SHORTEST or self._has_room(context, len(usual)):
-            return every
-        step = 2 if self._has_room(context, len(usual) // 2) else 4
-        return tuple(sorted({*usual[::-step], *also}))
-
-    def _has_room(self, context: int, positions: int) -> bool:
-        found = self.sums(context, positions, QUERIES_PER_POSITION // GROUPS)
-        every = sum(found.get(name, 0) for name in ALL_GATHERED)
-        # sums of all groups, and their means: in half the bytes, or of all groups together
-        of_groups = every - found["residuals"]
-        means = (4 + 2 * GROUPS) * of_groups + 4 * found["residuals"]
-        return 4 * GROUPS * every + means <= ROOM
 
     def sums(self, tokens: int, positions: int, samples: int) -> dict[Gather, int]:
         """Return how many values the largest sums of one group of texts hold, over all layers.

@@ -1,7 +1,6 @@
 """What is refused before a worker starts: what a visitor asks for at once, what has no room."""
 
 import re
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -255,7 +254,6 @@ def test_open_jobs_are_counted_by_person(jobs):
         ({"n_layers": 48, "n_heads": 25, "n_kv_heads": 25, "d_head": 64, "d_model": 1600}, 256),
         ({"n_layers": 80, "n_heads": 64, "n_kv_heads": 64, "d_model": 512}, 256),
         ({"n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "d_head": 128, "d_model": 4096}, 256),
-        ({"n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "d_head": 128, "d_model": 8192}, 64),
     ],
 )
 def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
@@ -269,7 +267,7 @@ def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
         admission.catalog, "find_again", lambda _: SimpleNamespace(geometry=geometry)
     )
     for context, fits in ((usual, True), (2 * usual, usual == min(1024, geometry.n_ctx))):
-        asked = {"context": context, "positions": geometry.usual_positions(context)}
+        asked = {"context": context, "positions": default_positions(context)}
         asked |= {"corpus": CorpusSpec(name="random")}
         limit = 8 * 2**30
         if fits:
@@ -277,22 +275,3 @@ def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
         else:
             with pytest.raises(BadRequest, match="the store holds"):
                 admission._check_room(limit - 2**30, run.model_copy(update=asked))
-
-
-def test_fewer_positions_of_the_widest_models(monkeypatch):
-    """At the least default context, every second or fourth, up to the last; else all of them."""
-    wide = Geometry(80, 64, 8, 8192, 128, 8192, 11, "llama", "rotary")
-    assert (*range(7, 64, 8),) == wide.usual_positions(64)
-    assert (7, 10, *range(15, 64, 8)) == wide.usual_positions(64, 10)
-    assert default_positions(128, 10) == wide.usual_positions(128, 10)
-    with pytest.raises(BadRequest, match="outside the context"):
-        wide.usual_positions(64, 64)
-    narrower = replace(wide, d_head=96)
-    assert (*range(3, 64, 4),) == narrower.usual_positions(64)
-
-    assert default_positions(64) == describe_run("demo-attn-2l", context=64).positions
-    monkeypatch.setattr("poskernel_core.models.geometry.ROOM", 2**10)
-    assert (*range(7, 64, 8),) == describe_run("demo-attn-2l", context=64).positions
-    assert (7, 8, *range(15, 64, 8)) == describe_run("demo-attn-2l", context=64, query=8).positions
-    assert (3, 9) == describe_run("demo-attn-2l", context=64, positions=(3, 9)).positions
-    assert default_positions(128) == describe_run("demo-attn-2l", context=128).positions
