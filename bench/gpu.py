@@ -1,8 +1,8 @@
-"""``python -m bench.gpu``: what a machine with a GPU is asked, in eight minutes at most.
+"""``python -m bench.gpu``: tests and measurements on a machine with a GPU, at most eight minutes.
 
-The tests that need a GPU; passes beside the bare model, in float32 and bfloat16, at several widths
-(random Llamas of four layers); the same of two processes on one GPU at once; the arithmetic of the
-map beside its pass. It prints Markdown, for ``docs/benchmarks.md``.
+It runs the tests that need a GPU. Then it times passes beside the bare model, in float32 and in
+bfloat16 (random Llamas of four layers, of several widths), two processes on one GPU, and the map's
+arithmetic beside its pass. It prints Markdown, for ``docs/benchmarks.md``.
 """
 
 from __future__ import annotations
