@@ -20,10 +20,12 @@ from poskernel_core.common.specs import (
     Dtype,
     RunSpec,
     Until,
+    default_positions,
 )
 from poskernel_core.data import texts
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.geometry import THINNED
 
 CORPUS_HELP: Final = (
     "**sample**: 225 passages (1.2 million characters) of public-domain text that the demo models "
@@ -33,7 +35,8 @@ CORPUS_HELP: Final = (
 )
 RESULTS_ALONE: Final = "This server has results of the model, not its weights"
 CONTEXT_HELP: Final = (
-    f"By default {DEFAULT_CONTEXT:,}, or fewer for a wide model, so that a run's sums have room."
+    f"By default {DEFAULT_CONTEXT:,}, or fewer for a wide model, so that a run's sums have room. "
+    f"The widest models have fewer query positions too, up to {THINNED} tokens."
 )
 CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)
@@ -111,6 +114,8 @@ def _line(run: RunSpec, skip: int) -> str:
         run.dtype,
         f"first {counted(skip, 'key')} skipped" if skip else "no key skipped",
     ]
+    if len(run.positions) < len(default_positions(run.context)):
+        parts.append(f"only {counted(len(run.positions), 'query position')}")
     if run.until is not None:
         parts.append("until " + next(words for words, end in ENDS.items() if end == run.until))
     return ", ".join(parts)

@@ -26,7 +26,7 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import head_name, parse_cell
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec, default_positions
+from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.known import telling_head
 from poskernel_core.server import site
@@ -61,7 +61,8 @@ def choose(place: Place) -> Selection:
         with st.container(key="bound"):  # not shown: the browser draws these choices itself
             layer, head = _choose_cell(located)
             queries = list(
-                (located.shown and located.shown.queries) or default_positions(run.context)
+                (located.shown and located.shown.queries)
+                or located.geometry.usual_positions(run.context)
             )
             usual = min(DEFAULT_QUERY, run.context - 1)
             query = one_of("Query position n (tokens)", queries, key="query", usual=usual)

@@ -19,7 +19,7 @@ from poskernel_core.engine.plan import Plan
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import attached
 from poskernel_core.models.fragments import refuse
-from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.geometry import Geometry, bytes_gathered
 from poskernel_core.models.tokenizers import check_tokenizer
 from poskernel_core.storage.statistics import windows_of
 from poskernel_core.storage.store import Store
@@ -164,8 +164,7 @@ def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
 def _check_room(limit: int, run: RunSpec) -> None:
     geometry = catalog.find_again(run.model).geometry
     windows = _least_windows(run)
-    sums = 4 * groups_of(windows) * sum(_numbers(geometry, run, windows).values())
-    needed = sums + least_bytes(geometry, run, windows)
+    needed = bytes_gathered(_numbers(geometry, run, windows), groups_of(windows))
     if needed > limit:
         raise BadRequest(
             f"The statistics of this run take {_megabytes(needed)} or more while they are "
@@ -187,19 +186,6 @@ def _least_windows(run: RunSpec) -> int:
         least = min(run.windows, size // (MAX_TOKEN * run.context))
         return in_equal_groups(max(1, least))
     return 1
-
-
-def least_bytes(geometry: Geometry, run: RunSpec, windows: int) -> int:
-    """Return the size of a run's statistics without their headers and smallest arrays.
-
-    A mean takes 32 bits, plus 16 bits per group of texts if there are several groups; means of the
-    residual stream have no groups.
-    """
-    groups = groups_of(windows)
-    bytes_of = {"queries": 4 * groups, "residuals": 4, "normed": 4}
-    mean = 4 + 2 * groups * (groups > 1)
-    found = _numbers(geometry, run, windows)
-    return sum(bytes_of.get(name, mean) * count for name, count in found.items())
 
 
 def _numbers(geometry: Geometry, run: RunSpec, windows: int) -> dict[Gather, int]:

@@ -31,7 +31,6 @@ from poskernel_core.common.specs import (
     RunSpec,
     ascending,
     brief,
-    default_positions,
     whole,
 )
 from poskernel_core.data import corpora
@@ -512,7 +511,7 @@ def describe_run(
     For a model offered by its results, context and number of windows are by default those of the
     results. For other models they are the model's context, at most 1024 (fewer for wide models),
     and the usual number of windows. ``query`` is recorded in addition to ``positions`` (default:
-    32 evenly spaced, and 400 and 1000).
+    32 evenly spaced, and 400 and 1000; fewer where the widest models have no room).
 
     Raises:
         InvalidField: an invalid field of the run or of a description.
@@ -530,7 +529,7 @@ def describe_run(
         )
     asked = () if positions is None else ascending(positions)
     asked += () if query is None else (whole(query, "query position"),)
-    every = default_positions(length, *asked)
+    every = located.geometry.usual_positions(length, *asked)
     if located.away and shown:
         more = {"start_token": shown.start_token, "dtype": shown.dtype} | more
         if not shown.start_token:  # and no texts, which would need one

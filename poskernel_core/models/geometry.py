@@ -3,6 +3,7 @@
 :mod:`poskernel_core.models.configuration` reads it from a ``config.json``.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,13 +12,25 @@ from pydantic import TypeAdapter
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.specs import ALL_GATHERED, DEFAULT_CONTEXT, QUERIES_PER_POSITION, Gather
+from poskernel_core.common.specs import (
+    ALL_GATHERED,
+    DEFAULT_CONTEXT,
+    QUERIES_PER_POSITION,
+    Gather,
+    default_positions,
+)
 
 ROOM = 7.5e9
-"""Most bytes of a run with default settings: its sums, and the statistics that are made of them."""
+"""Most bytes in the store while a run with default settings is gathered."""
+
+KEPT = 3e9
+"""Most bytes of the statistics of such a run, which stay in the store."""
 
 SHORTEST = 64
 """Least default context, however wide the model."""
+
+THINNED = 256
+"""Up to this context, the runs of wide models record fewer query positions by default."""
 
 FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
 
@@ -115,15 +128,31 @@ class Geometry:
     def usual_context(self) -> int:
         """The default context in tokens, shorter for wide models, so that a run has room."""
         length = min(self.n_ctx, DEFAULT_CONTEXT)
-        while length >= 2 * SHORTEST:
-            found = self.sums(length, 34, QUERIES_PER_POSITION // GROUPS)
-            every = sum(found.get(name, 0) for name in ALL_GATHERED)
-            # sums of all groups, and their means: in half the bytes, or of all groups together
-            of_groups = every - found["residuals"]
-            if 4 * GROUPS * every + (4 + 2 * GROUPS) * of_groups + 4 * found["residuals"] <= ROOM:
-                break
+        while length >= 2 * SHORTEST and self._step(length) is None:
             length //= 2
         return length
+
+    def usual_positions(self, context: int, *also: int) -> tuple[int, ...]:
+        """Return the default query positions of a run, and ``also``.
+
+        In contexts of up to 256 tokens they are every second, third or fourth of the usual ones, up
+        to the last, if a run has no room with more.
+
+        Raises:
+            BadRequest: a position of ``also`` lies outside ``0 .. context - 1``.
+        """
+        every, step = default_positions(context, *also), self._step(context) or 1
+        return every if step == 1 else tuple(sorted({*default_positions(context)[::-step], *also}))
+
+    def _step(self, context: int) -> int | None:
+        """Return of how many usual positions one is recorded; None if there is no room."""
+        for step in (1, 2, 3, 4) if context <= THINNED else (1,):
+            positions = len(default_positions(context)[::-step])
+            every = self.sums(context, positions, QUERIES_PER_POSITION // GROUPS)
+            found = {name: every[name] for name in ALL_GATHERED}
+            if bytes_gathered(found, GROUPS) <= ROOM and bytes_kept(found, GROUPS) <= KEPT:
+                return step
+        return None
 
     def sums(self, tokens: int, positions: int, samples: int) -> dict[Gather, int]:
         """Return how many values the largest sums of one group of texts hold, over all layers.
@@ -170,3 +199,43 @@ class Geometry:
 
 
 _FIELDS = TypeAdapter(Geometry)
+
+
+def bytes_kept(numbers: Mapping[Gather, int], groups: int) -> int:
+    """Return the size of statistics in the store, without headers.
+
+    A mean takes 32 bits, plus 16 bits per group of texts if there are several groups. Queries take
+    32 bits in every group; means of the residual stream have no groups.
+
+    Args:
+        numbers: for each statistic, how many elements the sums of one group have.
+        groups: number of groups of texts.
+    """
+    bytes_of = {"queries": 4 * groups, "residuals": 4, "normed": 4}
+    mean = 4 + 2 * groups * (groups > 1)
+    return sum(bytes_of.get(name, mean) * count for name, count in numbers.items())
+
+
+def bytes_saved(numbers: Mapping[Gather, int]) -> int:
+    """Return the size of a checkpoint of one group: queries take 32 bits, all other sums 64."""
+    return sum((4 if name == "queries" else 8) * count for name, count in numbers.items())
+
+
+def as_merged(names: Iterable[Gather]) -> list[Gather]:
+    """Return statistics in the order in which their means replace sums: what shrinks most first."""
+    return sorted(names, key=lambda name: (bytes_kept({name: 1}, GROUPS), name))
+
+
+def bytes_gathered(numbers: Mapping[Gather, int], groups: int) -> int:
+    """Return the most that the store holds while statistics are gathered, without headers.
+
+    While texts are read, that is the sums of all groups in 32 bits, and a checkpoint of one group.
+    Then each statistic takes the place of its sums, one after another.
+    """
+    held = 4 * groups * sum(numbers.values())
+    most = held + bytes_saved(numbers)
+    for name in as_merged(numbers):
+        means = bytes_kept({name: numbers[name]}, groups)
+        most = max(most, held + means)
+        held += means - 4 * groups * numbers[name]
+    return most

@@ -12,6 +12,7 @@ import numpy as np
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import OF_PATTERNS, Gather, RunSpec
 from poskernel_core.common.views import LazyArrays
+from poskernel_core.models.geometry import bytes_kept
 from poskernel_core.passes.streaming import Pass, finish
 from poskernel_core.statistics import STATISTICS, Sizes, Sums
 from poskernel_core.storage.statistics import write_statistic
@@ -54,7 +55,7 @@ class Stage:
 
     def write(self, store: Store, run: RunSpec) -> None:
         """Write the statistics to the store, under a run that ends here."""
-        store.make_room(4 * sum(group.numbers() for group in self.groups))
+        store.make_room(bytes_kept(self.groups[0].numbers(), len(self.groups)))
         view = FormingStatistics(self, self.sizes.positions)
         for name in self.run.gather:
             layers = (view.part(name, layer) for layer in range(self.header.n_layers))

@@ -18,6 +18,7 @@ from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import Shard
 from poskernel_core.common.specs import Gather, RunSpec
+from poskernel_core.models.geometry import as_merged
 from poskernel_core.passes import streaming
 from poskernel_core.passes.prepare import locate_again
 from poskernel_core.statistics import Sizes, Sums
@@ -29,7 +30,7 @@ from poskernel_core.storage.shards import (
     partials_of,
     read_layer,
 )
-from poskernel_core.storage.statistics import missing_statistics, write_statistic
+from poskernel_core.storage.statistics import alone, missing_statistics, write_statistic
 from poskernel_core.storage.store import Store
 
 OWN_TO_EACH = {"device", "seconds", "resumed_at_window"}
@@ -48,20 +49,19 @@ def merge_shards(
     """Merge the shards of a run and write the statistics that the store lacks.
 
     Returns whether any statistics were missing; if none were, no shard is read. ``sources`` maps
-    names (for messages) to sources that are read in addition to the store. Shards in the store
-    itself are deleted afterwards.
+    names (for messages) to sources that are read in addition to the store. As soon as a statistic
+    is written, its sums in the store itself are deleted.
     """
     everywhere = {"the store": store, **sources}
-    wanted = missing_statistics(store, run)
-    for number, statistic in enumerate(wanted):
-        blocks = _collect(everywhere, run, statistic, of)
+    wanted = as_merged(missing_statistics(store, run))
+    found = {statistic: _collect(everywhere, run, statistic, of) for statistic in wanted}
+    for number, (statistic, blocks) in enumerate(found.items()):
         header = _together(blocks, of)
         layers = _added(blocks, statistic, header.n_layers, _plan(run, header))
         report(number, len(wanted), "Adding the shards" if of > 1 else "Writing the statistics")
         write_statistic(store, run, statistic, header, layers)
-    if wanted:
-        for number in range(of):
-            drop_partial(store, run, Shard(number=number, of=of))
+        for each in range(of):
+            drop_partial(store, alone(run, statistic), Shard(number=each, of=of))
     return bool(wanted)
 
 

@@ -25,6 +25,7 @@ from poskernel_core.common.views import Gathered
 from poskernel_core.data import corpora
 from poskernel_core.forward import loading
 from poskernel_core.forward.memory import free_memory
+from poskernel_core.models.geometry import bytes_gathered, bytes_kept, bytes_saved
 from poskernel_core.passes import streaming
 from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
@@ -51,16 +52,6 @@ TOO_SMALL = (
     "The store is too small for the sums of this run: raise POSKERNEL_CACHE_GB, or ask for a "
     "shorter context or fewer recorded positions."
 )
-
-
-def per_number(groups: int) -> int:
-    """Return an upper bound of the bytes in the store per element of a block.
-
-    The bound adds 4 bytes for the sum of each group, 8 bytes for a checkpoint in double precision,
-    and 4 bytes per group for the finished statistics. The queries of all groups need these 4 bytes;
-    a mean with its 16 bits for each group needs no more.
-    """
-    return 4 * groups + 8 + 4 * groups
 
 
 def gather_run(
@@ -108,8 +99,8 @@ def gather_shard(
     made = Made(digest.hexdigest(), dict(versions))
     drop_partial(store, run, shard, but=made)
     work = _Gathering(ready, run, store, shard, made, blocks, execution.batch, report, at_once)
-    store.make_room(work.numbers * per_number(ready.sizes.groups))
-    if 4 * work.numbers * len(blocks) > store.limit:  # of the sums alone
+    store.make_room(work.room())
+    if 4 * work.size * len(blocks) > store.limit:  # of the sums alone
         raise ComputeFailed(TOO_SMALL)
     ends = [len(block.windows) for block in blocks[:1]]
     # whether the first windows are those of a shorter run
@@ -252,7 +243,8 @@ class _Gathering:
         self._written = {group for group, done in self._done.items() if done}
         self._new = partial(Pass, ready.model, ready.sizes, run.gather, run.dtype)
         self._spare = [self._new()]
-        self.numbers = self._spare[0].numbers()
+        self._numbers = self._spare[0].numbers()
+        self.size = sum(self._numbers.values())
         self.together = at_once and shard == WHOLE and self._fits_together()
         for block in blocks:
             if block.group not in self._written:
@@ -260,10 +252,23 @@ class _Gathering:
         self._resumed = self._staged = sum(self._done.values())
 
     def _fits_together(self) -> bool:
-        """Return whether the sums of all groups fit into half of the free memory."""
+        """Return whether the sums of all groups fit into half of the free memory.
+
+        So must their checkpoints into the store, beside the statistics that are made of them.
+        """
         device = self._ready.model.device
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-        return 2 * 8 * self.numbers * len(self._blocks) <= free and not self._written
+        fits = 2 * 8 * self.size * len(self._blocks) <= free
+        return fits and self._room_together() <= self._store.limit and not self._written
+
+    def _room_together(self) -> int:
+        groups = len(self._blocks)
+        return groups * bytes_saved(self._numbers) + bytes_kept(self._numbers, groups)
+
+    def room(self) -> int:
+        """Return the most bytes that the store holds of this run, without headers."""
+        groups = len(self._blocks)
+        return self._room_together() if self.together else bytes_gathered(self._numbers, groups)
 
     def read(self, block: Block, end: int) -> None:
         """Read a group up to its window ``end``.

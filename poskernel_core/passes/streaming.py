@@ -175,9 +175,12 @@ class Pass:
         for _, total in self._totals():
             total.zero_()
 
-    def numbers(self) -> int:
-        """Return the number of elements of all sums."""
-        return sum(total.numel() for _, total in self._totals())
+    def numbers(self) -> dict[Gather, int]:
+        """Return the number of elements of each statistic's sums."""
+        return {
+            each.name: sum(total.numel() for total in each.sums.values())
+            for each in self._statistics
+        }
 
     def check_finite(self) -> None:
         """Check that no sum has become infinite or NaN, or too large to be exact."""

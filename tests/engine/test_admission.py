@@ -16,7 +16,7 @@ from poskernel_core.engine import admission
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog
-from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.geometry import KEPT, Geometry, bytes_kept
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
@@ -41,9 +41,9 @@ def test_the_least_size(model_dirs, name, windows, read, samples):
     layers = (found.layer(layer).values() for layer in range(found.header.n_layers))
     held = sum(array.nbytes for arrays in layers for array in arrays)
 
-    least = admission.least_bytes(catalog.locate(path).geometry, run, read)
+    numbers = admission._numbers(catalog.locate(path).geometry, run, read)
     assert read == found.header.windows
-    assert 0.7 * held < least <= held
+    assert 0.7 * held < bytes_kept(numbers, min(10, read)) <= held
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_room_for_sums_and_statistics(model_dirs, tmp_path):
     """
     llama = str(model_dirs["llama"])
     run = describe_run(llama, context=CONTEXT, windows=20)
-    least = admission.least_bytes(catalog.locate(llama).geometry, run, 20)
+    least = bytes_kept(admission._numbers(catalog.locate(llama).geometry, run, 20), 10)
     with pytest.raises(BadRequest, match=r"MB or more while they are gathered, the store holds"):
         admission._check_room(least, run)
     admission._check_room(3 * least, run)
@@ -85,7 +85,7 @@ def test_room_for_sums_and_statistics(model_dirs, tmp_path):
     many, notes = CorpusSpec(name=str(builders.mini_corpus(tmp_path / "texts")[0])), set()
     # too many sums; those of a typed text; sums that fit, but not beside their statistics
     for text, read in ((None, False), ("She sells sea shells by the sea shore.", True),
-                       ("She sells sea shells.", True)):  # fmt: skip
+                       ("She sells sea shells at the seaside.", True)):  # fmt: skip
         corpus = CorpusSpec(name="text", text=text) if text else many
         run = describe_run(llama, corpus=corpus, context=CONTEXT)
         given = WorkerContext(store), run, Execution(), {}, lambda *told: notes.add(told[2])
@@ -254,6 +254,7 @@ def test_open_jobs_are_counted_by_person(jobs):
         ({"n_layers": 48, "n_heads": 25, "n_kv_heads": 25, "d_head": 64, "d_model": 1600}, 256),
         ({"n_layers": 80, "n_heads": 64, "n_kv_heads": 64, "d_model": 512}, 256),
         ({"n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "d_head": 128, "d_model": 4096}, 256),
+        ({"n_layers": 80, "n_heads": 64, "n_kv_heads": 8, "d_head": 128, "d_model": 8192}, 64),
     ],
 )
 def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
@@ -266,12 +267,54 @@ def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
     monkeypatch.setattr(
         admission.catalog, "find_again", lambda _: SimpleNamespace(geometry=geometry)
     )
-    for context, fits in ((usual, True), (2 * usual, usual == min(1024, geometry.n_ctx))):
-        asked = {"context": context, "positions": default_positions(context)}
-        asked |= {"corpus": CorpusSpec(name="random")}
-        limit = 8 * 2**30
-        if fits:
-            admission._check_room(limit, run.model_copy(update=asked))
-        else:
-            with pytest.raises(BadRequest, match="the store holds"):
-                admission._check_room(limit - 2**30, run.model_copy(update=asked))
+    limit = 8 * 2**30
+
+    def check(context, limit):
+        asked = {"context": context, "positions": geometry.usual_positions(context)}
+        asked = run.model_copy(update=asked | {"corpus": CorpusSpec(name="random")})
+        admission._check_room(limit, asked)
+        return bytes_kept(admission._numbers(geometry, asked, 500), 10)
+
+    assert check(usual, limit) <= KEPT
+    if usual == min(1024, geometry.n_ctx):
+        check(2 * usual, limit)
+    elif check(2 * usual, 10 * limit) <= KEPT:
+        with pytest.raises(BadRequest, match="the store holds"):
+            check(2 * usual, limit - 2**30)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "context", "step"),
+    [
+        ((42, 16, 8, 3584, 256), 256, 2),
+        ((48, 40, 8, 5120, 128), 256, 4),
+        ((64, 40, 8, 5120, 128), 128, 2),
+        ((80, 64, 8, 8192, 128), 64, 4),
+        ((80, 64, 8, 64, 128), 64, 3),
+    ],
+)
+def test_fewer_positions_of_the_widest_models(sizes, context, step):
+    """Up to 256 tokens, every second to fourth, up to the last, if they have room; else all."""
+    wide = Geometry(*sizes, 8192, 11, "llama", "rotary")
+    thinned = wide.usual_positions(context)
+    assert context == wide.usual_context
+    assert default_positions(context)[-1::-step][::-1] == thinned
+    assert context - 1 == thinned[-1]
+    assert {*thinned, 10} == {*wide.usual_positions(context, 10)}
+    for longer in (2 * context, 512):  # no room
+        assert default_positions(longer, 10) == wide.usual_positions(longer, 10)
+    with pytest.raises(BadRequest, match="outside the context"):
+        wide.usual_positions(context, context)
+
+
+def test_fewer_positions_of_a_description(monkeypatch):
+    """Where none are named."""
+    monkeypatch.setattr("poskernel_core.models.geometry.KEPT", 3e6)
+
+    def recorded(**asked):
+        return describe_run("demo-attn-2l", **asked).positions
+
+    assert (*range(7, 64, 8),) == recorded(context=64)
+    assert (7, 8, *range(15, 64, 8)) == recorded(context=64, query=8)
+    assert (3, 9) == recorded(context=64, positions=(3, 9))
+    assert default_positions(128) == recorded(context=128)

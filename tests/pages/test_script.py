@@ -18,7 +18,7 @@ from poskernel_core.cli import main as cli
 from poskernel_core.cli import precompute
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import curated
-from tests.support.bound import opened_as_linked
+from tests.support.bound import opened, opened_as_linked
 from tests.support.server import ROOT, environment
 from tools.recorded import figures_on, open_page
 
@@ -181,3 +181,12 @@ def test_the_session_and_the_address_share_no_name():
 
     assert "again" in linked
     assert set() == linked & kept
+
+
+def test_fewer_query_positions_are_said(monkeypatch):
+    """Of the widest models a run has fewer: the sidebar says so, and offers these."""
+    assert "query positions" not in opened("methods", context="64").sidebar.caption[1].value
+    monkeypatch.setattr("poskernel_core.models.geometry.KEPT", 4.5e6)
+    side = opened("methods", context="64").sidebar
+    assert side.caption[1].value.endswith("only 8 query positions")
+    assert [*range(7, 64, 8)] == [int(each) for each in side.select_slider(key="query").options]

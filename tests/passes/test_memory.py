@@ -16,6 +16,7 @@ from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import ALL_GATHERED, Execution
 from poskernel_core.forward import loading, memory
 from poskernel_core.models import catalog
+from poskernel_core.models.geometry import bytes_gathered, bytes_kept
 from poskernel_core.models.weights import count_numbers
 from poskernel_core.passes import runner, streaming, worker_context
 from poskernel_core.passes.prepare import locate_again
@@ -52,10 +53,12 @@ def run(model_dirs, tmp_path):
     return run_over(tmp_path, model_dirs["gpt2"], ids, 50, gather=GATHER)
 
 
-def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch):
+@pytest.mark.parametrize(("gather", "queries"), [(GATHER, 64), (("queries", "keys"), 10)])
+def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch, gather, queries):
     """A pass allocates them once; what it takes in the store is what is said, and goes again."""
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
     monkeypatch.setattr(runner, "write_checkpoint", watched(runner.write_checkpoint))
+    run = run.model_copy(update={"gather": gather, "queries_per_position": queries})
     made, zeros = [], Statistic.zeros
 
     def allocate(*given, **how):
@@ -74,23 +77,22 @@ def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch):
     shared, execution = WorkerContext(store), Execution(device="cpu", batch=2)
     runner.gather_run(shared, run, execution, {}, lambda *_: None)
 
-    assert 8 == len(made)
-    numbers = sum(total.numel() for total in made)
+    assert (8 if gather == GATHER else 2) == len(made)
+    allocated = sum(total.numel() for total in made)
     plan = shared.prepare(run, execution, locate_again(run), None)[1]
-    assert (
-        numbers
-        == streaming.Pass(shared.models.take(locate_again(run), "cpu"), plan, GATHER).numbers()
-    )
-    manifests = 2**10 * 11 * len(GATHER)
-    layers = 2**10 * 11 * 3 * len(GATHER)  # headers of entries
-    assert 0.6 * numbers * runner.per_number(10) < max(sizes)
-    assert max(sizes) <= numbers * runner.per_number(10) + manifests + layers
+    numbers = streaming.Pass(shared.models.take(locate_again(run), "cpu"), plan, gather).numbers()
+    assert allocated == sum(numbers.values())
+    manifests = 2**10 * 11 * len(gather)
+    layers = 2**10 * 11 * 3 * len(gather)  # headers of entries
+    said = bytes_gathered(numbers, 10)
+    assert 0.9 * said < max(sizes) <= said + manifests + layers
     held = sum(
         array.nbytes
         for layer in range(3)
         for array in StoredStatistics.open(store, run).layer(layer).values()
     )
-    assert held < sum(store.keys().values()) < held + 2**10 * 4 * len(GATHER) + 2**16
+    assert 0.9 * held < bytes_kept(numbers, 10) < held
+    assert held < sum(store.keys().values()) < held + 2**10 * 4 * len(gather) + 2**16
 
 
 def watched(write):

@@ -17,7 +17,8 @@ from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import ALL_GATHERED, Execution, Request
 from poskernel_core.data.corpora import Cut
 from poskernel_core.engine.execute import compute
-from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine.plan import gathering, make_plan
+from poskernel_core.models.geometry import bytes_kept
 from poskernel_core.passes import merging, runner, streaming
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.prepare import sizes_for
@@ -25,7 +26,7 @@ from poskernel_core.passes.streaming import Pass, batches, next_edge, round_ends
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
 from poskernel_core.statistics import STATISTICS
 from poskernel_core.storage.shards import drop_partial, partial_keys, partials_of
-from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
+from poskernel_core.storage.statistics import StoredStatistics, missing_statistics, read_checkpoint
 from poskernel_core.storage.store import Store
 from tests.support import builders
 from tests.support.stages import (
@@ -236,25 +237,29 @@ def test_a_shard_goes_on(shared, run, unbroken):
     same_bits(unbroken[70], held(store, run)[1])
 
 
-@pytest.mark.parametrize("short", [0, 1])
+@pytest.mark.parametrize("short", [None, "memory", "store"])
 def test_room_for_the_sums_of_all_groups(shared, run, reads, unbroken, monkeypatch, short):
-    """They may take half of the free memory; if a byte is missing, there are no rounds.
+    """They may take half of the free memory, and their checkpoints fill the store.
 
-    And sums that are in memory together are never written, only what is made of them.
+    If a byte is missing, there are no rounds. And sums that are in memory together are never
+    written, only what is made of them.
     """
     written, write = [], runner.write_partial
     monkeypatch.setattr(runner, "write_partial", lambda *a: written.append(a[3].group) or write(*a))
     located = runner.locate_again(run)
     plan = shared.prepare(run, Execution(), located, None)[1]
-    numbers = Pass(shared.models.take(located, "cpu"), plan, GATHER).numbers()
-    monkeypatch.setattr(runner, "free_memory", lambda: 2 * 8 * 10 * numbers - short)
+    sums = Pass(shared.models.take(located, "cpu"), plan, GATHER)
+    numbers, saved = sums.numbers(), sum(each.nbytes for each in sums.sums().values())
+    memory = 2 * 8 * 10 * sum(numbers.values()) - (short == "memory")
+    monkeypatch.setattr(runner, "free_memory", lambda: memory)
+    shared.store.limit = 10 * saved + bytes_kept(numbers, 10) - (short == "store")
     looked = Looked()
     gather(shared, run, 8, looked)
 
     assert ([] if short else [4, 8, 10, 20, 40]) == [*looked.found]
     second = 10 if short else 1
     assert [0, second] == windows_of(reads)[:2]
-    assert [*range(10)] * short == written
+    assert ([*range(10)] if short else []) == written
     same_bits(unbroken[70], held(shared.store, run)[1])
 
 
@@ -510,25 +515,35 @@ def test_fewer_groups_than_before(shared, run, reads):
     assert (7, 7) == (header.windows, header.groups)
 
 
-def test_killed_while_sums_are_deleted(shared, run, monkeypatch):
-    """The first answer from the statistics deletes the sums of groups that are still there."""
+def test_killed_while_sums_are_deleted(shared, run, reads, monkeypatch):
+    """The next pass writes the other statistics without reading any text again.
+
+    The first answer from the statistics deletes the sums of groups that are still there.
+    """
     monkeypatch.setattr(runner, "free_memory", lambda: 0)  # so that there are such sums
     store, found, drop, drops = shared.store, [], Store.drop, 17
     plan = make_plan(Request(analysis="etc", run=run, params={"skip": 1}))
 
-    def killed(store, run, shard):
-        found.extend(partial_keys(store, run, shard))
+    def killed(store, part, shard):
+        found.extend(partial_keys(store, part, shard))
         left = iter(range(drops))
         with monkeypatch.context() as patch:
             patch.setattr(Store, "drop", lambda self, key: next(left) + 1 and drop(self, key))
-            drop_partial(store, run, shard)
+            drop_partial(store, part, shard)
 
-    monkeypatch.setattr(merging, "drop_partial", killed)
-    with pytest.raises(StopIteration):
-        gather(shared, plan.needs["main"], 8)
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "drop_partial", killed)
+        with pytest.raises(StopIteration):
+            gather(shared, plan.needs["main"], 8)
     assert len(found) - drops == sum(map(store.has, found)) > 0
+    left = missing_statistics(store, plan.needs["main"])
+    assert len(plan.needs["main"].gather) - 1 == len(left) > 0
+    reads.clear()
+    gather(shared, gathering(plan.needs["main"], left), 8)
+    assert [] == reads
     compute(store, plan, lambda *_: None)
     assert not any(map(store.has, found))
+    assert not partial_keys(store, plan.needs["main"], WHOLE)
 
 
 def test_less_at_a_time(shared, run, monkeypatch):

@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec, Dtype, RunSpec, default_positions
+from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec, Dtype, RunSpec
 from poskernel_core.data import corpora
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -173,7 +173,7 @@ def pinned_run(
             corpus=corpora.offered(CorpusSpec(name=pin.corpus)),
             context=context,
             windows=pin.windows,
-            positions=default_positions(context),
+            positions=geometry.usual_positions(context),
             start_token=pin.start,
             dtype=cast(Dtype, pin.dtype),
             seed=pin.seed,
