@@ -1,5 +1,6 @@
 """PosKernel's front end: page configuration, navigation and the shared sidebar; nothing else."""
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -71,6 +72,12 @@ def navigation() -> tuple[Any, str]:
 
 start = perf_counter()
 st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), layout="wide")
+if Path(__file__).name in (Path(argument).name for argument in sys.argv[1:]):
+    st.error(
+        "This file alone lacks the addresses from which figures fetch their numbers: "
+        "run `serve.py` instead, as `make app` does."
+    )
+    st.stop()
 page, name = navigation()
 place = module_of(name).PLACE
 begin()

@@ -199,7 +199,7 @@ def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) ->
     count = int((heads.values["group"] == words.CONTEXTUAL).sum())
     broad = counted(f"{limits['broad']:.0f}", "token")
     st.markdown(
-        f"**{count} of {counted(heads.values['group'].size, 'head')} "
+        f"**{count:,} of {counted(heads.values['group'].size, 'head')} "
         f"{'is' if count == 1 else 'are'} contextual** for "
         f"{quoted(heads.params['token'])} at n = {selection.query}. A contextual head has "
         f"an effective token count (ETC) of {broad} or more and a coefficient of variation (CV) of "

@@ -87,7 +87,7 @@ def _say_what_it_is(located: Located) -> None:
     geometry = located.geometry
     text = (
         f"{counted(geometry.n_layers, 'layer')} × {counted(geometry.n_heads, 'head')}, "
-        f"{geometry.scheme} positions, context {geometry.n_ctx}."
+        f"{geometry.scheme} positions, context {geometry.n_ctx:,}."
     )
     if geometry.reasons:
         why = "; ".join(dict.fromkeys(geometry.reasons.values()))

@@ -209,7 +209,7 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
     unclear = int((first & (ranked.values["ratio"] >= ranked.params["clean"])).sum())
     rest = f", though in {unclear} of them the second is nearly as large" if unclear else ""
     st.markdown(
-        f"**{count} of {counted(ranked.values['ratio'].size, 'head')} ({100 * share:.0f} %)** "
+        f"**{count:,} of {counted(ranked.values['ratio'].size, 'head')} ({100 * share:.0f} %)** "
         f"{'has' if count == 1 else 'have'} the previous token as "
         f"{'its' if count == 1 else 'their'} largest diagonal{rest}."
     )

@@ -190,3 +190,11 @@ def test_fewer_query_positions_are_said(monkeypatch):
     side = opened("methods", context="64").sidebar
     assert side.caption[1].value.endswith("only 8 query positions")
     assert [*range(7, 64, 8)] == [int(each) for each in side.select_slider(key="query").options]
+
+
+def test_the_front_end_alone(monkeypatch):
+    """Without the server's part, figures would wait for their numbers for ever: it says so."""
+    monkeypatch.setattr(sys, "argv", ["streamlit", "run", "app.py"])
+    alone = opened("methods")
+    assert "run `serve.py` instead" in alone.error[0].value
+    assert not alone.sidebar.caption

@@ -86,7 +86,7 @@ def _contextual(result: Result) -> str:
     if not count:
         return ""
     return (
-        f"{count} of {counted(heads, 'head')}{by_chance(heads)} {'is' if count == 1 else 'are'} "
+        f"{count:,} of {counted(heads, 'head')}{by_chance(heads)} {'is' if count == 1 else 'are'} "
         f"contextual: by position they spread over {param(result, 'broad'):g} tokens or more, and "
         f"their softmax denominator varies by less than {param(result, 'steady'):g} of its mean."
     )
