@@ -72,9 +72,9 @@ def navigation() -> tuple[Any, str]:
 
 start = perf_counter()
 st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), layout="wide")
-if Path(__file__).name in (Path(argument).name for argument in sys.argv[1:]):
+if Path(sys.argv[0]).name == Path(__file__).name:
     st.error(
-        "This file alone lacks the addresses from which figures fetch their numbers: "
+        "`app.py` alone lacks the addresses from which figures fetch their numbers: "
         "run `serve.py` instead, as `make app` does."
     )
     st.stop()

@@ -16,6 +16,7 @@ from poskernel_core.common.specs import (
     DEFAULT_SKIP,
     DEFAULT_TEXTS,
     MAX_SKIP,
+    THINNED,
     CorpusSpec,
     Dtype,
     RunSpec,
@@ -25,7 +26,6 @@ from poskernel_core.common.specs import (
 from poskernel_core.data import texts
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.geometry import THINNED
 
 CORPUS_HELP: Final = (
     "**sample**: 225 passages (1.2 million characters) of public-domain text that the demo models "
@@ -36,7 +36,7 @@ CORPUS_HELP: Final = (
 RESULTS_ALONE: Final = "This server has results of the model, not its weights"
 CONTEXT_HELP: Final = (
     f"By default {DEFAULT_CONTEXT:,}, or fewer for a wide model, so that a run's sums have room. "
-    f"The widest models have fewer query positions too, up to {THINNED} tokens."
+    f"In contexts of up to {THINNED} tokens, the widest models have fewer query positions too."
 )
 CONTEXT_LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 WINDOW_COUNTS = (50, 100, 200, 500, 1000, 2000)

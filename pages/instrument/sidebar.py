@@ -61,8 +61,7 @@ def choose(place: Place) -> Selection:
         with st.container(key="bound"):  # not shown: the browser draws these choices itself
             layer, head = _choose_cell(located)
             queries = list(
-                (located.shown and located.shown.queries)
-                or located.geometry.usual_positions(run.context)
+                (located.shown and located.shown.queries) or located.usual_positions(run.context)
             )
             usual = min(DEFAULT_QUERY, run.context - 1)
             query = one_of("Query position n (tokens)", queries, key="query", usual=usual)

@@ -53,6 +53,11 @@ OF_PATTERNS: frozenset[Gather] = frozenset({"patterns", "entropy", "sinks"})
 """Statistics of attention patterns, which can be limited to the first windows."""
 MIN_PATTERNS = 64
 
+STEPS = (1, 2, 3, 4)
+"""Of how many default query positions one is recorded; more than one only for wide models."""
+THINNED = 256
+"""The longest context in which fewer query positions are recorded by default."""
+
 
 class Spec(BaseModel):
     """Base of all descriptions and parameters: frozen, no unknown fields, hashable.
@@ -229,11 +234,14 @@ class RunSpec(Spec):
     def without(self, fields: Collection[str]) -> RunSpec:
         """Return the run with these fields reset to their defaults."""
         context = DEFAULT_CONTEXT if "context" in fields else self.context
+        steps = STEPS if context == self.context <= THINNED else STEPS[:1]
+        every = [default_positions(context, step=step) for step in steps]
         plain = RunSpec(
             model=self.model,
             corpus=CorpusSpec(),
             context=context,
-            positions=default_positions(context),
+            # of a wide model, those of its default run
+            positions=next((some for some in every if {*some} <= {*self.positions}), every[0]),
         )
         return self.model_copy(update={name: getattr(plain, name) for name in fields})
 
@@ -289,8 +297,10 @@ def ascending(positions: Any) -> tuple[int, ...]:
     return tuple(sorted({whole(each, "query position") for each in several}))
 
 
-def default_positions(context: int, *also: int) -> tuple[int, ...]:
+def default_positions(context: int, *also: int, step: int = 1) -> tuple[int, ...]:
     """Return the default query positions: 32 evenly spaced, the posts' 400 and 1000, and ``also``.
+
+    With a ``step``, one of so many, up to the last.
 
     Raises:
         BadRequest: a position of ``also`` lies outside ``0 .. context - 1``.
@@ -300,7 +310,7 @@ def default_positions(context: int, *also: int) -> tuple[int, ...]:
             raise BadRequest(
                 f"Query position {position} is outside the context: choose 0 to {context - 1}."
             )
-    step = max(1, context // 32)
-    grid = {*range(step - 1, context, step), context - 1, *also}
+    each = max(1, context // 32)
+    grid = {*range(each - 1, context, each), context - 1}
     grid |= {n for n in (DEFAULT_QUERY, 1000) if n < context}
-    return tuple(sorted(grid))
+    return tuple(sorted({*sorted(grid)[::-step], *also}))

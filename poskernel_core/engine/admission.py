@@ -152,7 +152,12 @@ def check_prerequisites(store: Store, plan: Plan) -> None:
             made = run.corpus.name in (REPEATED, RANDOM) or run.corpus.name.endswith(".npy")
             _check_tokenizer(run.model, not made or run.destination is not None)
     for run in missing:
-        _check_room(store.limit, run)
+        if (needed := least_room(run)) > store.limit:
+            raise BadRequest(
+                f"The statistics of this run take {_megabytes(needed)} or more while they are "
+                f"gathered, the store holds {_megabytes(store.limit)}: raise POSKERNEL_CACHE_GB, "
+                "or ask for a shorter context."
+            )
 
 
 @lru_cache(maxsize=64)
@@ -161,16 +166,14 @@ def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
     check_tokenizer(catalog.find_again(model), needed)
 
 
-def _check_room(limit: int, run: RunSpec) -> None:
-    geometry = catalog.find_again(run.model).geometry
-    windows = _least_windows(run)
-    needed = bytes_gathered(_numbers(geometry, run, windows), groups_of(windows))
-    if needed > limit:
-        raise BadRequest(
-            f"The statistics of this run take {_megabytes(needed)} or more while they are "
-            f"gathered, the store holds {_megabytes(limit)}: raise POSKERNEL_CACHE_GB, or ask for "
-            "a shorter context."
-        )
+def least_room(run: RunSpec) -> int:
+    """Return a lower bound of the bytes that the store must hold while a run is gathered."""
+    return room(run, _least_windows(run))
+
+
+def room(run: RunSpec, windows: int) -> int:
+    """Return how many bytes the store must hold while a run of so many windows is gathered."""
+    return bytes_gathered(_numbers(catalog.find_again(run.model).geometry, run, windows), windows)
 
 
 def _megabytes(size: int) -> str:

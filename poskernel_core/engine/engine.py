@@ -529,7 +529,7 @@ def describe_run(
         )
     asked = () if positions is None else ascending(positions)
     asked += () if query is None else (whole(query, "query position"),)
-    every = located.geometry.usual_positions(length, *asked)
+    every = located.usual_positions(length, *asked)
     if located.away and shown:
         more = {"start_token": shown.start_token, "dtype": shown.dtype} | more
         if not shown.start_token:  # and no texts, which would need one

@@ -7,7 +7,7 @@ functions that run a model import torch; analyses of stored statistics work with
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
 from poskernel_core.common.result import Result
 from poskernel_core.common.shards import WHOLE
-from poskernel_core.common.specs import Execution
+from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import StatisticsView
+from poskernel_core.engine.admission import room
 from poskernel_core.engine.plan import Plan, gathering, plan_of
 from poskernel_core.engine.provenance import keep, software
 from poskernel_core.models import catalog
@@ -57,7 +58,8 @@ def gather_missing(
 
     If another process is reading the same windows, wait for it instead of repeating its work. The
     pass also gathers the statistics that the queued requests ``others`` need from these windows. An
-    interrupted pass is finished first; statistics that it did not include follow in another pass.
+    interrupted pass is finished first; statistics that it did not include follow in another pass,
+    as do those of other requests if the store has no room for all of them.
     ``on_stage`` gets the statistics while they form.
     """
     from poskernel_core.passes.runner import gather_run  # torch
@@ -66,8 +68,10 @@ def gather_missing(
     wanted = [run for each in (plan, *others) for run in each.needs.values()]
     for windows in dict.fromkeys(map(windows_of, plan.missing or ())):
         with store.lock(windows.digest(kind="lock"), partial(report, 0, 0, wait)):
-            together = {g for run in wanted if windows_of(run) == windows for g in run.gather}
+            together = _of_windows(wanted, windows)
             missing = set(missing_statistics(store, gathering(windows, together)))
+            if room(gathering(windows, missing), windows.windows) > store.limit:
+                missing &= _of_windows(plan.needs.values(), windows)
             while missing:
                 begun = read_checkpoint(store, windows)
                 read = set(begun[0]["gather"]) if begun else set()
@@ -81,6 +85,10 @@ def gather_missing(
                     on_stage,
                 )
                 missing -= part or missing
+
+
+def _of_windows(runs: Iterable[RunSpec], windows: RunSpec) -> set[Gather]:
+    return {name for run in runs if windows_of(run) == windows for name in run.gather}
 
 
 def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:

@@ -27,7 +27,7 @@ from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import installed_file
 from poskernel_core.common.renamed import MODELS, told
-from poskernel_core.common.specs import AnyModel, ModelSpec
+from poskernel_core.common.specs import AnyModel, ModelSpec, default_positions
 from poskernel_core.models import gguf
 from poskernel_core.models.attached import attached, in_hand
 from poskernel_core.models.checkpoints import local_checkpoints
@@ -96,6 +96,19 @@ class Located:
     shown: Shown | None = None
     away: str = ""
     positions: PositionUse | None = None
+
+    def usual_positions(self, context: int, *also: int) -> tuple[int, ...]:
+        """Return the query positions that a run records by default, and ``also``.
+
+        Results of a model that is away may be of a run with more positions than are usual now.
+
+        Raises:
+            BadRequest: a position of ``also`` lies outside the context.
+        """
+        found = self.geometry.usual_positions(context, *also)
+        if self.away and self.shown and not {*self.shown.queries} <= {*found}:
+            return default_positions(context, *also)
+        return found
 
     def probed(self, use: PositionUse) -> Located:
         """Return the model with positions as they were seen in the running model."""

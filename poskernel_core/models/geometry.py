@@ -10,12 +10,17 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.common.groups import GROUPS
+from poskernel_core.common.groups import GROUPS, groups_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import (
     ALL_GATHERED,
+    BAND,
     DEFAULT_CONTEXT,
+    DEFAULT_TEXTS,
+    MAX_SKIP,
     QUERIES_PER_POSITION,
+    STEPS,
+    THINNED,
     Gather,
     default_positions,
 )
@@ -28,9 +33,6 @@ KEPT = 3e9
 
 SHORTEST = 64
 """Least default context, however wide the model."""
-
-THINNED = 256
-"""Up to this context, the runs of wide models record fewer query positions by default."""
 
 FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
 
@@ -128,7 +130,7 @@ class Geometry:
     def usual_context(self) -> int:
         """The default context in tokens, shorter for wide models, so that a run has room."""
         length = min(self.n_ctx, DEFAULT_CONTEXT)
-        while length >= 2 * SHORTEST and self._step(length) is None:
+        while length >= 2 * SHORTEST and not self._has_room(length, _steps(length)[-1]):
             length //= 2
         return length
 
@@ -141,18 +143,16 @@ class Geometry:
         Raises:
             BadRequest: a position of ``also`` lies outside ``0 .. context - 1``.
         """
-        every, step = default_positions(context, *also), self._step(context) or 1
-        return every if step == 1 else tuple(sorted({*default_positions(context)[::-step], *also}))
+        steps = _steps(context)
+        step = next((each for each in steps if self._has_room(context, each)), steps[-1])
+        return default_positions(context, *also, step=step)
 
-    def _step(self, context: int) -> int | None:
-        """Return of how many usual positions one is recorded; None if there is no room."""
-        for step in (1, 2, 3, 4) if context <= THINNED else (1,):
-            positions = len(default_positions(context)[::-step])
-            every = self.sums(context, positions, QUERIES_PER_POSITION // GROUPS)
-            found = {name: every[name] for name in ALL_GATHERED}
-            if bytes_gathered(found, GROUPS) <= ROOM and bytes_kept(found, GROUPS) <= KEPT:
-                return step
-        return None
+    def _has_room(self, context: int, step: int) -> bool:
+        positions = len(default_positions(context, step=step))
+        every = self.sums(context, positions, QUERIES_PER_POSITION // GROUPS)
+        found = {name: every[name] for name in ALL_GATHERED}
+        most = bytes_gathered(found, DEFAULT_TEXTS)
+        return most <= ROOM and bytes_kept(found, GROUPS) <= KEPT
 
     def sums(self, tokens: int, positions: int, samples: int) -> dict[Gather, int]:
         """Return how many values the largest sums of one group of texts hold, over all layers.
@@ -166,10 +166,12 @@ class Geometry:
         each: dict[Gather, int] = {
             "keys": self.n_kv_heads * tokens * self.d_head,
             "queries": positions * self.n_heads * samples * self.d_head,
-            "patterns": rows * positions,
+            "patterns": rows * (positions + 1),
             "residuals": stream,
             "normed": stream,
-            "scores": rows * self.d_head,
+            "scores": rows * self.d_head + self.n_heads * (2 * BAND + 1),
+            "entropy": positions * self.n_heads * (MAX_SKIP + 1),
+            "rotary": 2 * (MAX_SKIP + 1) * (self.n_heads + self.n_kv_heads) * self.d_head,
         }
         return {name: self.n_layers * count for name, count in each.items()}
 
@@ -201,11 +203,16 @@ class Geometry:
 _FIELDS = TypeAdapter(Geometry)
 
 
+def _steps(context: int) -> tuple[int, ...]:
+    return STEPS if context <= THINNED else STEPS[:1]
+
+
 def bytes_kept(numbers: Mapping[Gather, int], groups: int) -> int:
     """Return the size of statistics in the store, without headers.
 
-    A mean takes 32 bits, plus 16 bits per group of texts if there are several groups. Queries take
-    32 bits in every group; means of the residual stream have no groups.
+    A mean takes 32 bits, plus 16 bits per group of texts if there are several groups (in rows of
+    fewer than 16 numbers, another 32). Queries take 32 bits in every group; means of the residual
+    stream have no groups.
 
     Args:
         numbers: for each statistic, how many elements the sums of one group have.
@@ -226,14 +233,15 @@ def as_merged(names: Iterable[Gather]) -> list[Gather]:
     return sorted(names, key=lambda name: (bytes_kept({name: 1}, GROUPS), name))
 
 
-def bytes_gathered(numbers: Mapping[Gather, int], groups: int) -> int:
+def bytes_gathered(numbers: Mapping[Gather, int], windows: int) -> int:
     """Return the most that the store holds while statistics are gathered, without headers.
 
-    While texts are read, that is the sums of all groups in 32 bits, and a checkpoint of one group.
-    Then each statistic takes the place of its sums, one after another.
+    While texts are read, that is the sums of all groups in 32 bits, and a checkpoint of a group of
+    several windows. Then each statistic takes the place of its sums, one after another.
     """
+    groups = groups_of(windows)
     held = 4 * groups * sum(numbers.values())
-    most = held + bytes_saved(numbers)
+    most = held + bytes_saved(numbers) * (windows > groups)
     for name in as_merged(numbers):
         means = bytes_kept({name: numbers[name]}, groups)
         most = max(most, held + means)

@@ -16,7 +16,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.progress import Report
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.shards import Shard
+from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import Gather, RunSpec
 from poskernel_core.models.geometry import as_merged
 from poskernel_core.passes import streaming
@@ -49,8 +49,9 @@ def merge_shards(
     """Merge the shards of a run and write the statistics that the store lacks.
 
     Returns whether any statistics were missing; if none were, no shard is read. ``sources`` maps
-    names (for messages) to sources that are read in addition to the store. As soon as a statistic
-    is written, its sums in the store itself are deleted.
+    names (for messages) to sources that are read in addition to the store. Shards in the store
+    itself are deleted afterwards; the sums of a run that is not split, as soon as their statistic
+    is written.
     """
     everywhere = {"the store": store, **sources}
     wanted = as_merged(missing_statistics(store, run))
@@ -60,8 +61,10 @@ def merge_shards(
         layers = _added(blocks, statistic, header.n_layers, _plan(run, header))
         report(number, len(wanted), "Adding the shards" if of > 1 else "Writing the statistics")
         write_statistic(store, run, statistic, header, layers)
-        for each in range(of):
-            drop_partial(store, alone(run, statistic), Shard(number=each, of=of))
+        if of == 1:
+            drop_partial(store, alone(run, statistic), WHOLE)
+    for number in range(of if wanted else 0):
+        drop_partial(store, run, Shard(number=number, of=of))
     return bool(wanted)
 
 

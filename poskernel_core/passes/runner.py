@@ -114,8 +114,7 @@ def gather_shard(
                 work.read(block, end)
                 stage = work.stage()
                 if stage is not None and on_stage is not None and on_stage(stage):
-                    stage.write(store, run)
-                    work.drop()
+                    work.finish(stage)
                     return True
         for block in blocks:
             work.read(block, len(block.windows))
@@ -123,8 +122,7 @@ def gather_shard(
                 work.write(block)
         if (whole := work.whole()) is not None:
             report(work.total, work.total, "Writing the statistics")
-            whole.write(store, run)
-            work.drop()
+            work.finish(whole)
             return True
         for block in blocks:
             work.write(block)
@@ -252,23 +250,20 @@ class _Gathering:
         self._resumed = self._staged = sum(self._done.values())
 
     def _fits_together(self) -> bool:
-        """Return whether the sums of all groups fit into half of the free memory.
-
-        So must their checkpoints into the store, beside the statistics that are made of them.
-        """
+        """Return whether the sums of all groups fit into half of the free memory."""
         device = self._ready.model.device
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-        fits = 2 * 8 * self.size * len(self._blocks) <= free
-        return fits and self._room_together() <= self._store.limit and not self._written
-
-    def _room_together(self) -> int:
-        groups = len(self._blocks)
-        return groups * bytes_saved(self._numbers) + bytes_kept(self._numbers, groups)
+        return 2 * 8 * self.size * len(self._blocks) <= free and not self._written
 
     def room(self) -> int:
-        """Return the most bytes that the store holds of this run, without headers."""
-        groups = len(self._blocks)
-        return self._room_together() if self.together else bytes_gathered(self._numbers, groups)
+        """Return the most bytes that the store holds of this shard, without headers."""
+        saved, blocks = bytes_saved(self._numbers), self._blocks.values()
+        if self.together:
+            kept = bytes_kept(self._numbers, len(blocks))
+            return min(self._store.limit, saved * len(blocks) + kept)
+        if self._shard == WHOLE:
+            return bytes_gathered(self._numbers, self.total)
+        return saved + self.size * sum(4 if block.whole else 8 for block in blocks)
 
     def read(self, block: Block, end: int) -> None:
         """Read a group up to its window ``end``.
@@ -328,6 +323,10 @@ class _Gathering:
         return 0 if found is None else int(found[0]["done"])
 
     def save(self) -> None:
+        """Write checkpoints, unless those of groups held together would overfill the store."""
+        saved = bytes_saved(self._numbers) * len(self._blocks)
+        if self.together and saved > self._store.limit:
+            return
         began, made = time.monotonic(), asdict(self._made)
         for group in sorted(self._unsaved):
             done, work = self._done[group], self._works[group]
@@ -360,7 +359,19 @@ class _Gathering:
         self._spare = [self._works.pop(group)]
         self._unsaved.discard(group)
 
-    def drop(self) -> None:
+    def finish(self, stage: Stage) -> None:
+        """Write a stage as the statistics of the run, and drop its checkpoints.
+
+        They are dropped before if the store has no room for both.
+        """
+        groups = len(self._blocks)
+        both = groups * bytes_saved(self._numbers) + bytes_kept(self._numbers, groups)
+        if both > self._store.limit:
+            self._drop()
+        stage.write(self._store, self._run)
+        self._drop()
+
+    def _drop(self) -> None:
         for group in self._blocks:
             drop_checkpoint(self._store, self._run, self._shard, group)
 

@@ -15,15 +15,18 @@ from hypothesis.extra import numpy as hn
 
 from poskernel_core.cli import main as cli
 from poskernel_core.common import shards
+from poskernel_core.common.errors import NoSpace
 from poskernel_core.common.header import PassHeader
-from poskernel_core.common.shards import WHOLE, Shard
+from poskernel_core.common.shards import WHOLE, Shard, ShardTask
 from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec, Execution
 from poskernel_core.data import corpora
+from poskernel_core.engine.distributed.shards import is_there
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.provenance import software
 from poskernel_core.forward.loading import load
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.geometry import Geometry
-from poskernel_core.passes import runner, streaming
+from poskernel_core.passes import merging, runner, streaming
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.prepare import prepare
 from poskernel_core.passes.worker_context import WorkerContext
@@ -31,6 +34,7 @@ from poskernel_core.statistics import STATISTICS, Sizes
 from poskernel_core.statistics.keys import MeanKeys
 from poskernel_core.storage.archive import open_sources
 from poskernel_core.storage.shards import Partial, checksum
+from poskernel_core.storage.statistics import missing_statistics
 from poskernel_core.storage.store import Store
 from tests.support import builders, silent
 from tests.support.near_worker import command_line_here
@@ -229,6 +233,33 @@ def test_as_many_shards_as_one_likes(tmp_path, described, model_dirs, of, gather
     assert_whole(found, run, located)
     assert cut
     assert (READ, 20, 10) == (header.windows, header.samples, header.groups)
+
+
+@pytest.mark.usefixtures("small_steps", "unchecked")
+def test_a_merge_that_fails(tmp_path, described, monkeypatch):
+    """All sums stay, also those of statistics that were written: no shard is computed again."""
+    run = described.model_copy(update={"gather": ("keys", "queries")})
+    shared, write = WorkerContext(Store(tmp_path)), merging.write_statistic
+    tasks = [
+        ShardTask(run=run, shard=Shard(number=number, of=3), execution=Execution())
+        for number in range(3)
+    ]
+    for task in tasks:
+        runner.gather_shard(shared, run, task.shard, Execution(), software(), silent)
+
+    def failing(store, run, statistic, *given):
+        if statistic == "queries":
+            raise NoSpace("No space is left.")
+        write(store, run, statistic, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "write_statistic", failing)
+        with pytest.raises(NoSpace):
+            merge_shards(shared.store, {}, run, 3, silent)
+    assert ("queries",) == missing_statistics(shared.store, run)
+    assert all(is_there(shared.store, task) for task in tasks)
+    merge_shards(shared.store, {}, run, 3, silent)
+    assert not any(is_there(shared.store, task) for task in tasks)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -194,7 +194,7 @@ def test_fewer_query_positions_are_said(monkeypatch):
 
 def test_the_front_end_alone(monkeypatch):
     """Without the server's part, figures would wait for their numbers for ever: it says so."""
-    monkeypatch.setattr(sys, "argv", ["streamlit", "run", "app.py"])
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "app.py")])
     alone = opened("methods")
     assert "run `serve.py` instead" in alone.error[0].value
     assert not alone.sidebar.caption

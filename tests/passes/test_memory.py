@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from poskernel_core.common.errors import ComputeFailed, NoSpace
-from poskernel_core.common.shards import WHOLE
+from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import ALL_GATHERED, Execution
 from poskernel_core.forward import loading, memory
 from poskernel_core.models import catalog
 from poskernel_core.models.geometry import bytes_gathered, bytes_kept
 from poskernel_core.models.weights import count_numbers
 from poskernel_core.passes import runner, streaming, worker_context
-from poskernel_core.passes.prepare import locate_again
+from poskernel_core.passes.prepare import locate_again, sizes_for
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
 from poskernel_core.statistics import Statistic
 from poskernel_core.storage.shards import Partial, partials_of
@@ -56,6 +56,7 @@ def run(model_dirs, tmp_path):
 @pytest.mark.parametrize(("gather", "queries"), [(GATHER, 64), (("queries", "keys"), 10)])
 def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch, gather, queries):
     """A pass allocates them once; what it takes in the store is what is said, and goes again."""
+    monkeypatch.setattr(runner, "free_memory", lambda: 0)
     monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
     monkeypatch.setattr(runner, "write_checkpoint", watched(runner.write_checkpoint))
     run = run.model_copy(update={"gather": gather, "queries_per_position": queries})
@@ -66,8 +67,9 @@ def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch, gather, quer
         return made[-1]
 
     monkeypatch.setattr(Statistic, "zeros", allocate)
-    store, sizes = Store(tmp_path / "store"), []
-    put = Store.put
+    store, sizes, room = Store(tmp_path / "store"), [], []
+    put, make_room = Store.put, Store.make_room
+    monkeypatch.setattr(Store, "make_room", lambda *a: room.append(a[1]) or make_room(*a))
 
     def measured(store, key, header, arrays):
         put(store, key, header, arrays)
@@ -84,8 +86,9 @@ def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch, gather, quer
     assert allocated == sum(numbers.values())
     manifests = 2**10 * 11 * len(gather)
     layers = 2**10 * 11 * 3 * len(gather)  # headers of entries
-    said = bytes_gathered(numbers, 10)
+    said = bytes_gathered(numbers, 50)
     assert 0.9 * said < max(sizes) <= said + manifests + layers
+    assert said == room[0]
     held = sum(
         array.nbytes
         for layer in range(3)
@@ -93,6 +96,37 @@ def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch, gather, quer
     )
     assert 0.9 * held < bytes_kept(numbers, 10) < held
     assert held < sum(store.keys().values()) < held + 2**10 * 4 * len(gather) + 2**16
+
+
+@pytest.mark.parametrize("number", [0, 2, 7])
+def test_room_for_a_shard(tmp_path, run, monkeypatch, number):
+    """Sums of a part of a group take twice as much."""
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
+    monkeypatch.setattr("poskernel_core.common.shards.TOKENS_PER_STEP", 41)
+    store, sizes, room = Store(tmp_path / "store"), [], []
+    put, make_room = Store.put_bytes, Store.make_room
+    monkeypatch.setattr(Store, "make_room", lambda *a: room.append(a[1]) or make_room(*a))
+    monkeypatch.setattr(
+        Store, "put_bytes", lambda *a: put(*a) or sizes.append(sum(store.keys().values()))
+    )
+    given = Execution(device="cpu", batch=1), {}, lambda *_: None
+    assert runner.gather_shard(WorkerContext(store), run, Shard(number=number, of=8), *given)
+
+    headers = 2**10 * 12 * 4 * len(GATHER)
+    assert 0.8 * room[0] < max(sizes) <= room[0] + headers
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_the_sizes_of_sums(model_dirs, name):
+    """What is said without torch is right, but for a number per layer."""
+    model = loading.load(catalog.locate(str(model_dirs[name])), "cpu")
+    sizes = sizes_for(model.geometry, builders.random_ids(50, 41).numpy(), (5, 23, 40), 64, True)
+    said = model.geometry.sums(41, 3, 5)
+    if model.geometry.scheme != "rotary":
+        del said["rotary"]
+    numbers = streaming.Pass(model, sizes, tuple(said)).numbers()
+    parts = {each: said[each] / numbers[each] for each in said}
+    assert all(0.99 < part <= 1 for part in parts.values()), parts
 
 
 def watched(write):

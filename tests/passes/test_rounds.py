@@ -20,6 +20,7 @@ from poskernel_core.engine.execute import compute
 from poskernel_core.engine.plan import gathering, make_plan
 from poskernel_core.models.geometry import bytes_kept
 from poskernel_core.passes import merging, runner, streaming
+from poskernel_core.passes.forming import Stage
 from poskernel_core.passes.merging import merge_shards
 from poskernel_core.passes.prepare import sizes_for
 from poskernel_core.passes.streaming import Pass, batches, next_edge, round_ends
@@ -237,30 +238,56 @@ def test_a_shard_goes_on(shared, run, unbroken):
     same_bits(unbroken[70], held(store, run)[1])
 
 
-@pytest.mark.parametrize("short", [None, "memory", "store"])
+@pytest.mark.parametrize("short", [0, 1])
 def test_room_for_the_sums_of_all_groups(shared, run, reads, unbroken, monkeypatch, short):
-    """They may take half of the free memory, and their checkpoints fill the store.
+    """They may take half of the free memory; if a byte is missing, there are no rounds.
 
-    If a byte is missing, there are no rounds. And sums that are in memory together are never
-    written, only what is made of them.
+    And sums that are in memory together are never written, only what is made of them.
     """
     written, write = [], runner.write_partial
     monkeypatch.setattr(runner, "write_partial", lambda *a: written.append(a[3].group) or write(*a))
     located = runner.locate_again(run)
     plan = shared.prepare(run, Execution(), located, None)[1]
-    sums = Pass(shared.models.take(located, "cpu"), plan, GATHER)
-    numbers, saved = sums.numbers(), sum(each.nbytes for each in sums.sums().values())
-    memory = 2 * 8 * 10 * sum(numbers.values()) - (short == "memory")
-    monkeypatch.setattr(runner, "free_memory", lambda: memory)
-    shared.store.limit = 10 * saved + bytes_kept(numbers, 10) - (short == "store")
+    numbers = Pass(shared.models.take(located, "cpu"), plan, GATHER).numbers()
+    free = 2 * 8 * 10 * sum(numbers.values()) - short
+    monkeypatch.setattr(runner, "free_memory", lambda: free)
     looked = Looked()
     gather(shared, run, 8, looked)
 
     assert ([] if short else [4, 8, 10, 20, 40]) == [*looked.found]
     second = 10 if short else 1
     assert [0, second] == windows_of(reads)[:2]
-    assert ([*range(10)] if short else []) == written
+    assert [*range(10)] * short == written
     same_bits(unbroken[70], held(shared.store, run)[1])
+
+
+@pytest.mark.parametrize(("lacking", "kept"), [("nothing", 10), ("beside", 0), ("alone", 0)])
+def test_room_for_checkpoints(shared, run, unbroken, monkeypatch, lacking, kept):
+    """Those of groups that are held together stay until the statistics are written.
+
+    They go before if the store has no room for both, and are not written if it has none for them.
+    """
+    monkeypatch.setenv("POSKERNEL_CHECKPOINT_SECONDS", "0")
+    plan = shared.prepare(run, Execution(), runner.locate_again(run), None)[1]
+    sums = Pass(shared.models.take(runner.locate_again(run), "cpu"), plan, GATHER)
+    saved = 10 * sum(each.nbytes for each in sums.sums().values())
+    beside = saved + bytes_kept(sums.numbers(), 10)
+    room = {"nothing": beside, "beside": beside - 1, "alone": saved - 1}
+    store, there, write = shared.store, [], Stage.write
+    monkeypatch.setattr(store, "limit", room[lacking])
+
+    def count():
+        return sum(read_checkpoint(store, run, WHOLE, group) is not None for group in range(10))
+
+    def written(*given):
+        there.append(count())
+        write(*given)
+
+    monkeypatch.setattr(Stage, "write", written)
+    gather(shared, run, 8, lambda stage: there.append(count()) or stage.windows == 40)
+    assert (lacking != "alone") == (there[0] > 0)
+    assert [0, kept] == [count(), there[-1]]
+    same_bits(unbroken[40], held(store, run)[1])
 
 
 def test_a_shard_has_no_rounds(shared, run, monkeypatch):

@@ -5,8 +5,8 @@ import pytest
 
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.specs import Execution, Request
-from poskernel_core.engine import execute
-from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine import admission, execute
+from poskernel_core.engine.plan import gathering, make_plan
 from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import (
@@ -61,6 +61,18 @@ def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
 
     assert [tuple(sorted(run.gather)), ("entropy",)] == passes
     assert not missing_statistics(store, run)
+
+
+def test_a_store_without_room_for_what_others_need(tmp_path, run, passes):
+    """Then a pass gathers what its own question needs."""
+    store = Store(tmp_path / "store")
+    own, other = (asked(run, name) for name in ("etc", "entropy"))
+    both = gathering(run, {*run.gather, *other.needs["main"].gather})
+    store.limit = admission.room(both, WINDOWS) - 1
+    gather(store, own, other)
+    gather(store, other, own)
+
+    assert [tuple(sorted(run.gather)), ("entropy",)] == passes
 
 
 def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes):

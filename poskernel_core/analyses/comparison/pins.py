@@ -173,7 +173,7 @@ def pinned_run(
             corpus=corpora.offered(CorpusSpec(name=pin.corpus)),
             context=context,
             windows=pin.windows,
-            positions=geometry.usual_positions(context),
+            positions=located.usual_positions(context),
             start_token=pin.start,
             dtype=cast(Dtype, pin.dtype),
             seed=pin.seed,
