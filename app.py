@@ -72,7 +72,7 @@ def navigation() -> tuple[Any, str]:
 
 start = perf_counter()
 st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), layout="wide")
-if Path(sys.argv[0]).name == Path(__file__).name:
+if Path(sys.argv[0]).resolve() == Path(__file__).resolve():
     st.error(
         "`app.py` alone lacks the addresses from which figures fetch their numbers: "
         "run `serve.py` instead, as `make app` does."

@@ -95,6 +95,10 @@ class ComputeFailed(PosKernelError):
     """The computation failed."""
 
 
+class TooSmall(ComputeFailed):
+    """The store has no room for what a pass gathers; no text was read."""
+
+
 def by_name(name: str) -> type[PosKernelError]:
     """Return the error class called ``name``, to recreate an error of a worker process."""
     found = globals().get(name)

@@ -168,12 +168,8 @@ def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
 
 def least_room(run: RunSpec) -> int:
     """Return a lower bound of the bytes that the store must hold while a run is gathered."""
-    return room(run, _least_windows(run))
-
-
-def room(run: RunSpec, windows: int) -> int:
-    """Return how many bytes the store must hold while a run of so many windows is gathered."""
-    return bytes_gathered(_numbers(catalog.find_again(run.model).geometry, run, windows), windows)
+    geometry, windows = catalog.find_again(run.model).geometry, _least_windows(run)
+    return bytes_gathered(_numbers(geometry, run, windows), groups_of(windows))
 
 
 def _megabytes(size: int) -> str:

@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from poskernel_core.analyses.base import Analysis, ExperimentContext
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, TooSmall
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
 from poskernel_core.common.result import Result
 from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import StatisticsView
-from poskernel_core.engine.admission import room
 from poskernel_core.engine.plan import Plan, gathering, plan_of
 from poskernel_core.engine.provenance import keep, software
 from poskernel_core.models import catalog
@@ -70,21 +69,21 @@ def gather_missing(
         with store.lock(windows.digest(kind="lock"), partial(report, 0, 0, wait)):
             together = _of_windows(wanted, windows)
             missing = set(missing_statistics(store, gathering(windows, together)))
-            if room(gathering(windows, missing), windows.windows) > store.limit:
-                missing &= _of_windows(plan.needs.values(), windows)
             while missing:
                 begun = read_checkpoint(store, windows)
                 read = set(begun[0]["gather"]) if begun else set()
                 part = {g for g in missing if g in read or partials_of(store, windows, g, WHOLE)}
-                gather_run(
-                    shared,
-                    gathering(windows, part or missing),
-                    execution,
-                    software(),
-                    report,
-                    on_stage,
-                )
-                missing -= part or missing
+                part = part or missing
+                made = gathering(windows, part)
+                try:
+                    gather_run(shared, made, execution, software(), report, on_stage)
+                except TooSmall:
+                    own = missing & _of_windows(plan.needs.values(), windows)
+                    if own in (set(), missing):
+                        raise
+                    missing = own
+                else:
+                    missing = missing - part
 
 
 def _of_windows(runs: Iterable[RunSpec], windows: RunSpec) -> set[Gather]:

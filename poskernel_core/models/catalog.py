@@ -100,15 +100,15 @@ class Located:
     def usual_positions(self, context: int, *also: int) -> tuple[int, ...]:
         """Return the query positions that a run records by default, and ``also``.
 
-        Results of a model that is away may be of a run with more positions than are usual now.
+        Of a model that is away, they are those of its results.
 
         Raises:
             BadRequest: a position of ``also`` lies outside the context.
         """
-        found = self.geometry.usual_positions(context, *also)
-        if self.away and self.shown and not {*self.shown.queries} <= {*found}:
-            return default_positions(context, *also)
-        return found
+        there = self.shown if self.away else None
+        if there is None or there.context != context:
+            return default_positions(context, *also, step=self.geometry.usual_step(context))
+        return default_positions(context, *also, step=there.step)
 
     def probed(self, use: PositionUse) -> Located:
         """Return the model with positions as they were seen in the running model."""

@@ -10,13 +10,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.common.groups import GROUPS, groups_of
+from poskernel_core.common.groups import GROUPS
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import (
     ALL_GATHERED,
     BAND,
     DEFAULT_CONTEXT,
-    DEFAULT_TEXTS,
     MAX_SKIP,
     QUERIES_PER_POSITION,
     STEPS,
@@ -25,7 +24,7 @@ from poskernel_core.common.specs import (
     default_positions,
 )
 
-ROOM = 7.5e9
+ROOM = 7.8e9
 """Most bytes in the store while a run with default settings is gathered."""
 
 KEPT = 3e9
@@ -134,24 +133,19 @@ class Geometry:
             length //= 2
         return length
 
-    def usual_positions(self, context: int, *also: int) -> tuple[int, ...]:
-        """Return the default query positions of a run, and ``also``.
+    def usual_step(self, context: int) -> int:
+        """Return of how many usual query positions a run records one by default.
 
-        In contexts of up to 256 tokens they are every second, third or fourth of the usual ones, up
-        to the last, if a run has no room with more.
-
-        Raises:
-            BadRequest: a position of ``also`` lies outside ``0 .. context - 1``.
+        It is the least for which a run has room. In contexts of more than 256 tokens it is 1.
         """
         steps = _steps(context)
-        step = next((each for each in steps if self._has_room(context, each)), steps[-1])
-        return default_positions(context, *also, step=step)
+        return next((each for each in steps if self._has_room(context, each)), steps[-1])
 
     def _has_room(self, context: int, step: int) -> bool:
         positions = len(default_positions(context, step=step))
         every = self.sums(context, positions, QUERIES_PER_POSITION // GROUPS)
         found = {name: every[name] for name in ALL_GATHERED}
-        most = bytes_gathered(found, DEFAULT_TEXTS)
+        most = bytes_gathered(found, GROUPS) + bytes_saved(found)
         return most <= ROOM and bytes_kept(found, GROUPS) <= KEPT
 
     def sums(self, tokens: int, positions: int, samples: int) -> dict[Gather, int]:
@@ -233,15 +227,13 @@ def as_merged(names: Iterable[Gather]) -> list[Gather]:
     return sorted(names, key=lambda name: (bytes_kept({name: 1}, GROUPS), name))
 
 
-def bytes_gathered(numbers: Mapping[Gather, int], windows: int) -> int:
+def bytes_gathered(numbers: Mapping[Gather, int], groups: int) -> int:
     """Return the most that the store holds while statistics are gathered, without headers.
 
-    While texts are read, that is the sums of all groups in 32 bits, and a checkpoint of a group of
-    several windows. Then each statistic takes the place of its sums, one after another.
+    Beside it there is a checkpoint while texts are read. First, it holds the sums of all groups in
+    32 bits. Then each statistic takes the place of its sums, one after another.
     """
-    groups = groups_of(windows)
-    held = 4 * groups * sum(numbers.values())
-    most = held + bytes_saved(numbers) * (windows > groups)
+    held = most = 4 * groups * sum(numbers.values())
     for name in as_merged(numbers):
         means = bytes_kept({name: numbers[name]}, groups)
         most = max(most, held + means)

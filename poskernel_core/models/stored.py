@@ -18,7 +18,7 @@ from poskernel_core.common.files import ZIP_DAMAGE, parse_json
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import installed_file
 from poskernel_core.common.settings import settings
-from poskernel_core.common.specs import CorpusSpec, Dtype, ModelSpec, Spec
+from poskernel_core.common.specs import STEPS, CorpusSpec, Dtype, ModelSpec, Spec
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.gguf import fingerprint
 from poskernel_core.models.positions import PositionUse, read_use
@@ -33,7 +33,10 @@ SUFFIX, ENTRY = ".zip", ".xz"
 
 
 class Shown(Spec):
-    """The run whose results a file holds; ``queries`` and ``skips`` are those of the kernels."""
+    """The run whose results a file holds; ``queries`` and ``skips`` are those of the kernels.
+
+    Of ``step`` usual query positions it records one.
+    """
 
     called = "run that is shown"
 
@@ -44,6 +47,7 @@ class Shown(Spec):
     dtype: Dtype
     queries: tuple[int, ...]
     skips: tuple[int, ...]
+    step: int = Field(1, ge=1, le=STEPS[-1], exclude_if=lambda step: step == 1)
 
 
 class Version(Spec):

@@ -211,6 +211,7 @@ class Lab:
         shown = Shown(
             context=geometry.usual_context, windows=DEFAULT_TEXTS, dtype="float32",
             corpus=CorpusSpec(), start_token=True, queries=(), skips=(),
+            step=geometry.usual_step(geometry.usual_context),
         )  # fmt: skip
         more = {
             "versions": {revision: {"fingerprint": fingerprint, "step": self.step}},
@@ -227,7 +228,8 @@ class Lab:
         if kept is None or kept.attached is None or one_text is not None:
             return
         fields = run.model_dump(include={"context", "windows", "start_token", "dtype"})
-        shown = Shown(**fields, corpus=run.corpus, queries=run.positions, skips=())
+        step = self._geometry.usual_step(run.context)
+        shown = Shown(**fields, corpus=run.corpus, queries=run.positions, skips=(), step=step)
         if shown != kept.shown:
             change(self.model.name, shown=shown.model_dump(mode="json"))
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from poskernel_core.common.axes import Tokens
-from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed
+from poskernel_core.common.errors import BadRequest, Cancelled, ComputeFailed, TooSmall
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.progress import Report
 from poskernel_core.common.settings import settings
@@ -99,9 +99,9 @@ def gather_shard(
     made = Made(digest.hexdigest(), dict(versions))
     drop_partial(store, run, shard, but=made)
     work = _Gathering(ready, run, store, shard, made, blocks, execution.batch, report, at_once)
-    store.make_room(work.room())
-    if 4 * work.size * len(blocks) > store.limit:  # of the sums alone
-        raise ComputeFailed(TOO_SMALL)
+    store.make_room(work.room(saved=True))
+    if work.room() > store.limit:
+        raise TooSmall(TOO_SMALL)
     ends = [len(block.windows) for block in blocks[:1]]
     # whether the first windows are those of a shorter run
     alike = run.corpus.name.endswith(".npy") or ready.sizes.dealt != "stretches"
@@ -242,28 +242,34 @@ class _Gathering:
         self._new = partial(Pass, ready.model, ready.sizes, run.gather, run.dtype)
         self._spare = [self._new()]
         self._numbers = self._spare[0].numbers()
-        self.size = sum(self._numbers.values())
+        self._size, self._checkpoint_size = sum(self._numbers.values()), bytes_saved(self._numbers)
+        self._kept = bytes_kept(self._numbers, len(blocks))
         self.together = at_once and shard == WHOLE and self._fits_together()
         for block in blocks:
             if block.group not in self._written:
-                self._done[block.group] = self._kept(block.group)
+                self._done[block.group] = self._read_before(block.group)
+        self._begun = {each for each, done in self._done.items() if done} - self._written
         self._resumed = self._staged = sum(self._done.values())
 
     def _fits_together(self) -> bool:
         """Return whether the sums of all groups fit into half of the free memory."""
         device = self._ready.model.device
         free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory()
-        return 2 * 8 * self.size * len(self._blocks) <= free and not self._written
+        return 2 * 8 * self._size * len(self._blocks) <= free and not self._written
 
-    def room(self) -> int:
-        """Return the most bytes that the store holds of this shard, without headers."""
-        saved, blocks = bytes_saved(self._numbers), self._blocks.values()
-        if self.together:
-            kept = bytes_kept(self._numbers, len(blocks))
-            return min(self._store.limit, saved * len(blocks) + kept)
+    def room(self, saved: bool = False) -> int:
+        """Return the bytes of this shard, without headers, that the store must hold.
+
+        With ``saved``, those of checkpoints are counted.
+        """
+        one, groups = self._checkpoint_size, len(self._blocks)
+        if self.together:  # checkpoints are dropped before the statistics, if need be
+            most = min(groups, self._store.limit // one)
+            return max(self._kept, saved * one * most)
         if self._shard == WHOLE:
-            return bytes_gathered(self._numbers, self.total)
-        return saved + self.size * sum(4 if block.whole else 8 for block in blocks)
+            return bytes_gathered(self._numbers, groups) + saved * one
+        each = (4 if block.whole else 8 for block in self._blocks.values())
+        return self._size * sum(each) + saved * one
 
     def read(self, block: Block, end: int) -> None:
         """Read a group up to its window ``end``.
@@ -296,7 +302,7 @@ class _Gathering:
                         "memory: choose a shorter context or bfloat16 as precision."
                     ) from error
                 self._forget(group)
-                self._done[group] = self._kept(group)
+                self._done[group] = self._read_before(group)
 
     def _work(self, group: int) -> Pass:
         if group not in self._works:
@@ -318,28 +324,29 @@ class _Gathering:
         same = header.get("made") == asdict(self._made)
         return found if fits and same and set(self._run.gather) <= set(header["gather"]) else None
 
-    def _kept(self, group: int) -> int:
+    def _read_before(self, group: int) -> int:
         found = self._checkpoint(group)
         return 0 if found is None else int(found[0]["done"])
 
     def save(self) -> None:
-        """Write checkpoints, unless those of groups held together would overfill the store."""
-        saved = bytes_saved(self._numbers) * len(self._blocks)
-        if self.together and saved > self._store.limit:
-            return
+        """Write the sums of groups that were read, and checkpoints as far as the store has room."""
         began, made = time.monotonic(), asdict(self._made)
         for group in sorted(self._unsaved):
             done, work = self._done[group], self._works[group]
             if done == len(self._blocks[group].windows):
                 self.write(self._blocks[group])
-            else:
+            elif not self.together or self._taken(group) <= self._store.limit:
                 work.check_finite()
                 sums, shard = work.sums(), self._shard
                 write_checkpoint(self._store, self._run, group, done, made, sums, shard)
+                self._begun.add(group)
         self._unsaved.clear()
         self._saved = time.monotonic()
         if self._pause:
             self._pause = max(self._pause, COST_OF_SAVING * (self._saved - began))
+
+    def _taken(self, *also: int) -> int:
+        return self._checkpoint_size * len(self._begun | {*also})
 
     def write(self, block: Block) -> None:
         """Write the sums of a group that was read to its end, and forget them."""
@@ -364,9 +371,7 @@ class _Gathering:
 
         They are dropped before if the store has no room for both.
         """
-        groups = len(self._blocks)
-        both = groups * bytes_saved(self._numbers) + bytes_kept(self._numbers, groups)
-        if both > self._store.limit:
+        if self._taken() + self._kept > self._store.limit:
             self._drop()
         stage.write(self._store, self._run)
         self._drop()

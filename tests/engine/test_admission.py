@@ -270,7 +270,8 @@ def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
     )
 
     def sizes_at(context):
-        asked = {"context": context, "positions": geometry.usual_positions(context)}
+        positions = default_positions(context, step=geometry.usual_step(context))
+        asked = {"context": context, "positions": positions}
         asked = run.model_copy(update=asked | {"corpus": CorpusSpec(name="random")})
         kept = bytes_kept(admission._numbers(geometry, asked, 500), 10)
         return admission.least_room(asked), kept
@@ -295,17 +296,14 @@ def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
 def test_fewer_positions_of_the_widest_models(sizes, context, step):
     """Up to 256 tokens, every second to fourth, up to the last; the fewest if none has room."""
     wide = Geometry(*sizes, 8192, 11, "llama", "rotary")
-    thinned = wide.usual_positions(context)
-    assert context == wide.usual_context
-    assert default_positions(context)[-1::-step][::-1] == thinned
-    assert context - 1 == thinned[-1]
-    assert {*thinned, 10} == {*wide.usual_positions(context, 10)}
+    assert (context, step) == (wide.usual_context, wide.usual_step(context))
     for longer in (128, 256, 512):
         if longer > context:  # no room
-            fewest = {*default_positions(longer)[:: -4 if longer < 512 else -1], 10}
-            assert fewest == {*wide.usual_positions(longer, 10)}
-    with pytest.raises(BadRequest, match="outside the context"):
-        wide.usual_positions(context, context)
+            assert (4 if longer < 512 else 1) == wide.usual_step(longer)
+    thinned = default_positions(context, step=step)
+    assert default_positions(context)[-1::-step][::-1] == thinned
+    assert context - 1 == thinned[-1]
+    assert {*thinned, 10} == {*default_positions(context, 10, step=step)}
 
 
 def test_fewer_positions_of_a_description(monkeypatch):

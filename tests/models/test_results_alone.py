@@ -14,6 +14,7 @@ from pages.shared.jobs import results
 from poskernel_core.analyses import find
 from poskernel_core.cli.main import main
 from poskernel_core.common.errors import BadArchive, ComputeDisabled, UnknownModel
+from poskernel_core.common.specs import default_positions
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import plan_of
 from poskernel_core.models import catalog
@@ -73,6 +74,28 @@ def test_it_is_found_by_its_name_and_by_its_file(offered):
     again = describe_run(name, positions=QUERIES)
     assert run == again
     assert (CONTEXT, WINDOWS) == (again.context, again.windows)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_results_of_fewer_positions(tmp_path, model_dirs, monkeypatch, fresh_engine, told):
+    """A view tells how many positions its runs record; one from before that has all of them."""
+    folder, view = shutil.copytree(model_dirs["llama"], tmp_path / "model"), tmp_path / "view.zip"
+    with monkeypatch.context() as patch:
+        patch.setattr("poskernel_core.models.geometry.KEPT", 1 if told else 3e9)
+        run = describe_run(str(folder), context=50, windows=WINDOWS)
+        fresh_engine.result(asked("profile", run))
+        export_view(fresh_engine.store, catalog.locate(str(folder)), view)
+    with zipfile.ZipFile(view) as archive:
+        assert ("step" in json.loads(archive.read(MANIFEST))["shown"]) == told
+    if not told:
+        monkeypatch.setattr("poskernel_core.models.geometry.KEPT", 1)
+    shutil.rmtree(folder)
+    monkeypatch.setenv("POSKERNEL_MODELS", str(view))
+
+    assert (13 if told else 50) == len(run.positions)
+    assert run == describe_run(str(folder))
+    other = describe_run(str(folder), context=40)
+    assert default_positions(40, step=1 if told else 4) == other.positions
 
 
 def test_what_is_there_is_the_same_up_to_a_quarter_of_its_error(offered, fresh_engine):

@@ -16,7 +16,7 @@ from poskernel_core.common.shards import WHOLE, Shard
 from poskernel_core.common.specs import ALL_GATHERED, Execution
 from poskernel_core.forward import loading, memory
 from poskernel_core.models import catalog
-from poskernel_core.models.geometry import bytes_gathered, bytes_kept
+from poskernel_core.models.geometry import bytes_gathered, bytes_kept, bytes_saved
 from poskernel_core.models.weights import count_numbers
 from poskernel_core.passes import runner, streaming, worker_context
 from poskernel_core.passes.prepare import locate_again, sizes_for
@@ -86,8 +86,8 @@ def test_the_sums_of_one_group_are_held(tmp_path, run, monkeypatch, gather, quer
     assert allocated == sum(numbers.values())
     manifests = 2**10 * 11 * len(gather)
     layers = 2**10 * 11 * 3 * len(gather)  # headers of entries
-    said = bytes_gathered(numbers, 50)
-    assert 0.9 * said < max(sizes) <= said + manifests + layers
+    said = bytes_gathered(numbers, 10) + bytes_saved(numbers)
+    assert 0.8 * said < max(sizes) <= said + manifests + layers
     assert said == room[0]
     held = sum(
         array.nbytes

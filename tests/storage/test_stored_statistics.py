@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from poskernel_core.common.errors import Cancelled
+from poskernel_core.common.errors import Cancelled, TooSmall
 from poskernel_core.common.specs import Execution, Request
-from poskernel_core.engine import admission, execute
-from poskernel_core.engine.plan import gathering, make_plan
+from poskernel_core.engine import execute
+from poskernel_core.engine.plan import make_plan
+from poskernel_core.models import catalog
+from poskernel_core.models.geometry import bytes_gathered
 from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import (
@@ -63,16 +65,23 @@ def test_only_what_is_missing_is_gathered(tmp_path, run, passes):
     assert not missing_statistics(store, run)
 
 
-def test_a_store_without_room_for_what_others_need(tmp_path, run, passes):
-    """Then a pass gathers what its own question needs."""
+def test_a_store_without_room_for_what_others_need(tmp_path, run, passes, monkeypatch):
+    """Then a pass gathers what its own question needs; without room for that, it fails."""
+    monkeypatch.setattr(runner, "free_memory", lambda: 0)
     store = Store(tmp_path / "store")
     own, other = (asked(run, name) for name in ("etc", "entropy"))
-    both = gathering(run, {*run.gather, *other.needs["main"].gather})
-    store.limit = admission.room(both, WINDOWS) - 1
+    numbers = catalog.find_again(run.model).geometry.sums(CONTEXT, len(run.positions), 3)
+    mine = bytes_gathered({name: numbers[name] for name in run.gather}, 10)
+    store.limit = mine - 1
+    with pytest.raises(TooSmall, match="too small for the sums"):
+        gather(store, own, other)
+    store.limit = mine + 50
     gather(store, own, other)
     gather(store, other, own)
 
-    assert [tuple(sorted(run.gather)), ("entropy",)] == passes
+    union = tuple(sorted((*run.gather, "entropy")))
+    alone = tuple(sorted(run.gather))
+    assert [union, alone, union, alone, ("entropy",)] == passes
 
 
 def test_one_that_is_lost_is_gathered_alone(tmp_path, run, passes):
