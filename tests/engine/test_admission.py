@@ -17,7 +17,15 @@ from poskernel_core.engine import admission
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import catalog
-from poskernel_core.models.geometry import KEPT, ROOM, SHORTEST, Geometry, bytes_kept
+from poskernel_core.models.geometry import (
+    KEPT,
+    ROOM,
+    SHORTEST,
+    Geometry,
+    bytes_gathered,
+    bytes_kept,
+    bytes_saved,
+)
 from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.passes import runner
 from poskernel_core.passes.worker_context import WorkerContext
@@ -45,6 +53,15 @@ def test_the_least_size(model_dirs, name, windows, read, samples):
     numbers = admission._numbers(catalog.locate(path).geometry, run, read)
     assert read == found.header.windows
     assert 0.7 * held < bytes_kept(numbers, min(10, read)) <= held
+
+
+def test_sizes_by_hand():
+    """Sums take 600 bytes. Means of the stream take 28, of keys 72, queries 200, in this order."""
+    numbers = {"queries": 5, "residuals": 7, "keys": 3}
+    assert (628, 300, 100) == (
+        bytes_gathered(numbers, 10), bytes_kept(numbers, 10), bytes_saved(numbers),
+    )  # fmt: skip
+    assert (60 + 28, 60) == (bytes_gathered(numbers, 1), bytes_kept(numbers, 1))
 
 
 @pytest.mark.parametrize(
