@@ -100,15 +100,17 @@ class Located:
     def usual_positions(self, context: int, *also: int) -> tuple[int, ...]:
         """Return the query positions that a run records by default, and ``also``.
 
-        Of a model that is away, they are those of its results.
-
         Raises:
             BadRequest: a position of ``also`` lies outside the context.
         """
+        return default_positions(context, *also, step=self.usual_step(context))
+
+    def usual_step(self, context: int) -> int:
+        """Return of how many usual positions one is recorded; as in its results if it is away."""
         there = self.shown if self.away else None
-        if there is None or there.context != context:
-            return default_positions(context, *also, step=self.geometry.usual_step(context))
-        return default_positions(context, *also, step=there.step)
+        if there is not None and there.context == context:
+            return there.step
+        return self.geometry.usual_step(context)
 
     def probed(self, use: PositionUse) -> Located:
         """Return the model with positions as they were seen in the running model."""

@@ -63,7 +63,7 @@ def export_view(store: Store, located: Located, target: Path) -> int:
         each["params"] for run, each in runs if each["analysis"] == "kernel" and run == first
     ]
     places = {name: sorted({each[of] for each in kernels}) for name, of in PLACES.items()}
-    step = located.geometry.usual_step(first["context"])
+    step = located.usual_step(first["context"])
     shown, written = Shown.model_validate(first | places | {"step": step}), []
 
     def write(path: Path) -> None:

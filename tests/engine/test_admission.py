@@ -95,21 +95,33 @@ def test_room_for_sums_and_statistics(model_dirs, tmp_path, monkeypatch):
     least = bytes_kept(admission._numbers(catalog.locate(llama).geometry, run, 20), 10)
     assert least < admission.least_room(run) < 3 * least
 
-    store = Store(tmp_path, 0.0001)
-    with pytest.raises(BadRequest, match=r"the store holds 0\.1"):
+    store = Store(tmp_path / "asked", 0.0001)
+    with pytest.raises(
+        BadRequest, match=r"MB or more while they are gathered, the store holds 0\.1"
+    ):
         Engine(store, "cpu").submit(Request(analysis="etc", run=run))
-    many, notes = CorpusSpec(name=str(builders.mini_corpus(tmp_path / "texts")[0])), set()
+    many = CorpusSpec(name=str(builders.mini_corpus(tmp_path / "texts")[0]))
     monkeypatch.setattr(runner, "free_memory", lambda: 0)
     # too many sums; those of a typed text; sums that fit, but not beside their statistics
-    for text, read in ((None, False), ("She sells sea shells by the sea shore.", True),
-                       ("She sells sea shells at the seaside.", True)):  # fmt: skip
+    for text, read, merged in (
+        (None, False, False),
+        ("She sells sea shells by the sea shore.", True, False),
+        ("She sells shells by the sea shore.", True, True),
+    ):
         corpus = CorpusSpec(name="text", text=text) if text else many
         run = describe_run(llama, corpus=corpus, context=CONTEXT)
-        given = WorkerContext(store), run, Execution(), {}, lambda *told: notes.add(told[2])
+        notes = []
+
+        def report(_done, _total, note, notes=notes):
+            notes.append(note)
+
+        store = Store(tmp_path / f"{read} {merged}", 0.0001)
+        given = WorkerContext(store), run, Execution(), {}, report
         with pytest.raises(ComputeFailed, match="The store is too small for the sums") as caught:
             runner.gather_run(*given)
         assert "shard" not in str(caught.value)
         assert read == ("Reading windows of text" in notes)
+        assert merged == isinstance(caught.value.__cause__, BadRequest)
 
 
 @pytest.fixture

@@ -94,6 +94,8 @@ def test_results_of_fewer_positions(tmp_path, model_dirs, monkeypatch, fresh_eng
 
     assert (13 if told else 50) == len(run.positions)
     assert run == describe_run(str(folder))
+    export_view(fresh_engine.store, catalog.locate(str(folder)), tmp_path / "again.zip")
+    assert read(view).shown == read(tmp_path / "again.zip").shown
     other = describe_run(str(folder), context=40)
     assert default_positions(40, step=1 if told else 4) == other.positions
 
