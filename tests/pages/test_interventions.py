@@ -13,7 +13,7 @@ from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.data.moves import fitting, words_of
-from tests.support.bound import fine, opened, opened_as_linked, press
+from tests.support.bound import fine, opened, opened_as_linked, press, with_menu
 from tools.recorded import figures_on
 
 OWN = "The cat saw the dog; the cat"
@@ -50,7 +50,7 @@ def test_presets(computed):
 @pytest.mark.parametrize("card", ["next", "masses", "loss", "patterns-whole"])
 def test_every_figure_ends_in_a_cell_with_the_moves(computed, card):
     """Also one whose numbers are not along the words that the moves name."""
-    app = fine(opened(PAGE, unfolded=f"menu-{card}", context=CONTEXT))
+    app = with_menu(opened(PAGE, context=CONTEXT), card)
     (cell,) = (each.value for each in app.code if "import poskernel_core as pk" in each.value)
     assert "moves = {" in cell
 

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Widget
 
+from pages.shared.cards.card import OPENED
 from tests.support.server import ROOT
 from tools.recorded import FIGURE, open_page
 
@@ -28,7 +29,7 @@ def opened(name: str, **parameters: Any) -> AppTest:
 def opened_as_linked(name: str = "", *, unfolded: str = "", **parameters: Any) -> AppTest:
     """A page, drawn as a script, by a link with these parameters alone; the first unless named.
 
-    ``unfolded`` is the key of a menu that is open.
+    ``unfolded`` is the key of what is open.
     """
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
     if unfolded:
@@ -47,6 +48,12 @@ def fine(app: AppTest) -> AppTest:
 def press(app: AppTest, key: str) -> AppTest:
     """The page once one of its buttons was pressed; nothing complains."""
     return fine(app.button(key=key).click().run())
+
+
+def with_menu(app: AppTest, card: str) -> AppTest:
+    """The page once the menu of a card was opened; nothing complains."""
+    app.session_state[OPENED] = (card, app.session_state["selection"])
+    return fine(app.run())
 
 
 def words(app: AppTest) -> str:

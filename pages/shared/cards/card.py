@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
+from pages.instrument.parts import draw_empty
 from pages.shared.cards import embed
 from pages.shared.cards.documented import page_on
 from pages.shared.cards.figure import Make, draw_pictures, draw_ready, made, ready
@@ -33,6 +34,8 @@ from poskernel_core.export.printing import WIDTHS, is_table, printed, sheet
 from poskernel_core.models.gguf import quantisation_note
 
 MENU: Final = "About this figure"
+OPENED: Final = "opened-menu"
+"""The card whose menu the reader opened last, and what was selected."""
 FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
 
@@ -101,17 +104,24 @@ def card(
 
 
 def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
-    """Draw the menu of a card; what is in it is made when it is opened."""
+    """Draw the menu of a card; what is in it is made once the browser, which opens it, asks.
+
+    A popover that asks for a run whenever it is opened or closed is closed again by the answer to
+    its closing, if the reader has opened it anew meanwhile. The menu that was opened last is filled
+    for as long as the selection is the same: results that form draw the page anew.
+    """
+    here = (name, st.session_state["selection"])
+    filled = st.session_state.get(OPENED) == here
     menu = st.popover(
-        MENU,
-        icon=":material/more_horiz:",
-        type="tertiary",
-        width="content",
-        help=MENU,
-        on_change="rerun",
-        key=f"menu-{name}",
+        MENU, icon=":material/more_horiz:", type="tertiary", width="content", help=MENU
     )
-    if not menu.open:
+    with menu:
+        draw_empty(
+            f"empty-{name}",
+            {"filled": filled},
+            on_wanted_change=lambda: st.session_state.update({OPENED: here}),
+        )
+    if not filled:
         return
     result, tabs = shown.result, dict(zip(TABS, menu.tabs(TABS), strict=True))
     with tabs["Reading"]:
