@@ -31,7 +31,5 @@ draw_grid = _part("grid", "grid", "<div class='head-grid'></div>")
 draw_curve = _part("curve", "curve", "<div class='curve'></div>")
 draw_rest = _part("rest", html="<div class='rest'>The rest of the page is on its way.</div>")
 """Ask for the rest of the page when the reader comes near it."""
-draw_empty = _part("empty", html="<div></div>")
-"""Ask for what a menu holds when the reader opens it."""
 draw_find = _part("find", "find", "<div class='find'></div>")
 draw_position = _part("position", "find", "<div class='position'></div>")

@@ -182,11 +182,6 @@ function askForRest({ parentElement, setTriggerValue }) {
   addEventListener("pointerdown", (pressed) => listed(pressed) && ask(), { signal });
 }
 
-// What stands in for what a menu holds: Streamlit draws it once the menu is open.
-function askToFill({ data, setTriggerValue }) {
-  if (!data.filled) setTriggerValue("wanted", true);
-}
-
 // Streamlit's bar marks the open page in its list, but not the closed list.
 function markSection(section) {
   for (const button of document.querySelectorAll("[data-testid=stTopNavSection]"))
@@ -210,7 +205,7 @@ document.addEventListener(
   true,
 );
 
-const parts = { state: followServer, told: endRun, rest: askForRest, empty: askToFill };
+const parts = { state: followServer, told: endRun, rest: askForRest };
 const drawing = new WeakMap(); // the place of a part -> the function that draws it
 
 export default function (component) {

@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 
 import streamlit as st
 
-from pages.instrument.parts import draw_empty
 from pages.shared.cards import embed
 from pages.shared.cards.documented import page_on
 from pages.shared.cards.figure import Make, draw_pictures, draw_ready, made, ready
@@ -36,6 +35,14 @@ from poskernel_core.models.gguf import quantisation_note
 MENU: Final = "About this figure"
 OPENED: Final = "opened-menu"
 """The card whose menu the reader opened last, and what was selected."""
+EMPTY = st.components.v2.component(
+    "pk-empty",
+    html="<div></div>",
+    js="""export default ({ data, setTriggerValue }) => {
+      if (!data.filled) setTriggerValue("wanted", true);
+    }""",
+)
+"""Asks for what a menu holds: Streamlit draws it once the menu is open."""
 FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
 
@@ -116,9 +123,9 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
         MENU, icon=":material/more_horiz:", type="tertiary", width="content", help=MENU
     )
     with menu:
-        draw_empty(
-            f"empty-{name}",
-            {"filled": filled},
+        EMPTY(
+            key=f"empty-{name}",
+            data={"filled": filled},
             on_wanted_change=lambda: st.session_state.update({OPENED: here}),
         )
     if not filled:

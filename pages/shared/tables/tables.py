@@ -54,7 +54,7 @@ def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) 
 
     for column, name in columns.items():
         formats[column] = reader(name)
-    return table.style.format(formats)
+    return table.style.set_uuid("table").format(formats)
 
 
 def errors_line(result: Result) -> None:

@@ -1,0 +1,23 @@
+"""What a page sends to the browser."""
+
+import pytest
+
+from tests.support.visit import go, visit
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.parametrize("title", ["Kernel", "Previous token", "Context"])
+def test_a_page_that_is_visited_again_is_sent_in_short(page, still, title):
+    """Figures and tables that the browser has seen on one of the last pages are not sent again."""
+    sent = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda each: sent.append(each)))
+    visit(page, f"{still.url}/?model=smollm2-135m")
+    sizes = []
+    for _ in range(2):
+        sent.clear()
+        go(page, title)
+        sizes.append(sum(map(len, sent)))
+        for other in ("Map", "Helix", "Text"):
+            go(page, other)
+    assert sizes[1] < 80_000 < sizes[0] / 1.5
