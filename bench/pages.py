@@ -37,6 +37,8 @@ FLAGS = ("--no-sandbox", "--disable-gpu")
 PATIENCE = 120_000  # milliseconds
 CURVE = ".curve .point"
 CHART = ".js-plotly-plot .main-svg"
+WIDE, PHONE = 1400, 390
+"""Widths of windows, pixels."""
 KERNEL, MAP = 33, 52
 """Elements that a change to these pages draws, the sidebar's among them."""
 HEADS = ("L10H2", "L20H8", "L7H1", "L29H0", "L14H4", "L2H2", "L18H6", "L25H5")
@@ -109,7 +111,8 @@ def main() -> None:
             walks(browser, server)
             for what, times in served(browser, server.url, tries):
                 tell(what, times)
-            shifts(browser, server)
+            for width in (WIDE, PHONE):
+                shifts(browser, server, width)
         for elements in (2, KERNEL, MAP):
             with bare(elements) as url:
                 for what, times in bare_served(browser, url, tries):
@@ -157,9 +160,9 @@ def bare(elements: int = 2) -> Iterator[str]:
 
 
 @contextmanager
-def opened(browser: Browser, address: str) -> Iterator[Page]:
+def opened(browser: Browser, address: str, width: int = WIDE) -> Iterator[Page]:
     """Open an address in a new browser context, as soon as the server answers."""
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
+    context = browser.new_context(viewport={"width": width, "height": 900})
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     while True:
@@ -284,16 +287,19 @@ def bare_served(browser: Browser, url: str, tries: int) -> Iterator[tuple[str, l
     yield "reload to chart", again
 
 
-def shifts(browser: Browser, server: Server) -> None:
+def shifts(browser: Browser, server: Server, width: int) -> None:
     """Print the layout shift of every page that is opened."""
     found = {}
     for name in NAMES:
-        with opened(browser, f"{server.url}/{'' if name == FIRST else name}") as page:
+        address = f"{server.url}/{'' if name == FIRST else name}"
+        with opened(browser, address, width) as page:
             page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
             page.wait_for_timeout(3000)
             found[name] = float(page.evaluate(SHIFT))
-    worst = sorted(found, key=lambda name: -found[name])
-    print("layout shift: " + ", ".join(f"{name} {found[name]:.3f}" for name in worst), flush=True)
+    worst = ", ".join(
+        f"{name} {found[name]:.3f}" for name in sorted(found, key=lambda n: -found[n])
+    )
+    print(f"layout shift at {width} pixels: {worst}", flush=True)
 
 
 def cold(browser: Browser, address: str, wanted: str) -> float:
