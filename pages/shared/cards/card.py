@@ -117,7 +117,7 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
     its closing, if the reader has opened it anew meanwhile. The menu that was opened last is filled
     for as long as the selection is the same: results that form draw the page anew.
     """
-    here = (name, st.session_state["selection"])
+    here = (name, st.session_state.get("selection"))
     filled = st.session_state.get(OPENED) == here
     menu = st.popover(
         MENU, icon=":material/more_horiz:", type="tertiary", width="content", help=MENU
