@@ -3,11 +3,11 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.visit import go, in_both_themes, settle, tool, visit
+from tests.support.bound import fine, opened, with_menu
+from tests.support.visit import go, settle, tool, visit
 
-pytestmark = pytest.mark.browser
 
-
+@pytest.mark.browser
 def test_a_menu_is_filled_once(page, still):
     """Neither closing it asks for anything, nor opening it again, however soon."""
     visit(page, f"{still.url}/?model=demo-gpt2")
@@ -25,9 +25,9 @@ def test_a_menu_is_filled_once(page, still):
         expect(told.locator(".katex").first).to_be_visible()
 
 
-def test_a_menu_that_is_open_stays_as_it_is(page, still):
-    """While results form, or the reader's machine turns dark, its page is drawn anew."""
-    visit(page, f"{still.url}/?model=demo-gpt2")
-    with tool(page, "etc", "Citation") as told:
-        for _ in in_both_themes(page):
-            expect(told.get_by_text("@software")).to_be_visible()
+def test_a_menu_stays_filled_while_the_selection_is_the_same(shipped_only):
+    """While results form, its page is drawn anew; once something else is chosen, it is closed."""
+    app = with_menu(opened("etc_heatmap"), "etc")
+    assert "Citation" in [each.label for each in fine(app.run()).tabs]
+    app.session_state["head"] = "L0H1"
+    assert not fine(app.run()).tabs
