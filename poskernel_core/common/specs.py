@@ -166,6 +166,11 @@ class ModelSpec(Spec):
         description="'by length' if the rotary angles depend on the length of a text",
         exclude_if=lambda angles: angles is None,  # so that keys of other models stay
     )
+    tokenizer: str | None = Field(
+        None,
+        description="what its tokenizer is read with beyond tokenizer.json, and what is taken off",
+        exclude_if=lambda tokenizer: tokenizer is None,  # the same
+    )
 
 
 class CorpusSpec(Spec):

@@ -71,6 +71,7 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
         "pattern_windows": seen if seen < header.windows else None,
         "shards": (done.shards or None) if done else None,
         "quantisation": quantisation_of(run.model.name) or None,
+        "tokenizer": run.model.tokenizer,
     }
     return {
         "model": run.model.name,

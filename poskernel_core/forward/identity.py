@@ -23,7 +23,7 @@ PIECE = 2**22
 """Numbers of a tensor that are copied to the processor at a time."""
 
 CANNOT_MATTER = re.compile(
-    r"^(_name_or_path|_commit_hash|transformers_version|architectures|auto_map|use_cache|dtype"
+    r"^(_name_or_path|_commit_hash|transformers_(version|weights)|architectures|auto_map|use_cache|dtype"
     r"|torch_dtype|return_dict|output_\w+|\w+_token_id|id2label|label2id|num_labels)$"
     r"|(attn|experts)_implementation"
 )

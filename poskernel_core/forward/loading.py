@@ -46,7 +46,13 @@ from poskernel_core.forward.precision import is_finite
 from poskernel_core.forward.proof import check_layers, prove
 from poskernel_core.forward.rotation import attention_call
 from poskernel_core.models import attached
-from poskernel_core.models.catalog import Located, check_weights_here, read_config, weight_files
+from poskernel_core.models.catalog import (
+    Located,
+    check_weights_here,
+    read_config,
+    weight_files,
+    weights_entry,
+)
 from poskernel_core.models.gguf import read_header
 from poskernel_core.models.hub import fetch_snapshot
 from poskernel_core.models.positions import ALIBI, NONE, ROTARY, PositionUse, keep_use
@@ -148,9 +154,12 @@ def has_room(located: Located, device: str) -> bool:
     return ROOM * needed(numbers, "float32") <= min(next(iter(free.values())), free["cpu"])
 
 
+def _directory(located: Located) -> Path:
+    return located.directory or fetch_snapshot(located.spec.name, located.spec.fingerprint)
+
+
 def _weights(located: Located) -> list[Path]:
-    name = located.spec.name
-    return weight_files(name, located.directory or fetch_snapshot(name, located.spec.fingerprint))
+    return weight_files(located.spec.name, _directory(located))
 
 
 def _count(located: Located) -> int:
@@ -262,8 +271,8 @@ def _load_hub_format(
         least = "bfloat16" if dtype == "bfloat16" else "float32"
         check_room(name, numbers, least, everywhere)
         convert(located, lambda made: _skeleton(name, _configuration(name, made), numbers))
-    files = _weights(located)
-    directory = files[0].parent
+    directory = _directory(located)
+    files = weight_files(name, directory)
     check_weights(name, files, geometry.numbers)
     halved = dtype == "bfloat16" and (
         stored_in(name, files) == {"BF16"} or needed(numbers, "float32") > everywhere
@@ -291,6 +300,9 @@ def _configuration(name: str, directory: Path) -> Any:
 def _from_pretrained(
     name: str, directory: Path, config: Any, dtype: torch.dtype, placement: Placement | None
 ) -> PreTrainedModel:
+    entry = weights_entry(name, directory).relative_to(directory)  # so that this is what is run
+    for each in (config, config.get_text_config(decoder=True)):
+        each.transformers_weights = str(entry)
     offload = None
     if placement is not None:  # for merged experts, which transformers writes
         offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")

@@ -19,6 +19,7 @@ from typing import Any
 from poskernel_core.common.errors import (
     BadArchive,
     ComputeDisabled,
+    NoNetwork,
     PosKernelError,
     UnknownModel,
     UnsupportedModel,
@@ -27,7 +28,7 @@ from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import installed_file
 from poskernel_core.common.renamed import MODELS, told
-from poskernel_core.common.specs import AnyModel, ModelSpec, default_positions
+from poskernel_core.common.specs import AnyModel, ModelSpec, brief, default_positions
 from poskernel_core.models import gguf
 from poskernel_core.models.attached import attached, in_hand
 from poskernel_core.models.checkpoints import local_checkpoints
@@ -46,6 +47,13 @@ from poskernel_core.models.stored import (
     read,
     stored_models,
 )
+from poskernel_core.models.tokenizer_files import (
+    first_files,
+    other_files,
+    reading,
+    reading_of_gguf,
+    reading_on_hub,
+)
 from poskernel_core.models.weights import check_enough, check_weights
 
 TABLE = "tools/model_registry/data/model_aliases.json"
@@ -58,13 +66,8 @@ LISTED = 24
 MAX_INDEX_BYTES = 100 * 2**20
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer.model",
-)
+INDEX_ENDING = ".safetensors.index.json"
+ADAPTER = "adapter_config.json"
 REVISION = re.compile(r"[A-Za-z0-9][\w.\-]{0,63}")
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "*.pth", "*.pt")
 
@@ -151,7 +154,18 @@ def note_of(name: str) -> str:
         return f"{note}." if note else ""
     if (known := attached(name)) is not None:
         return known.note
-    return next((entry.note for entry in CURATED if entry.name == name), "")
+    return next((entry.note for entry in CURATED if entry.name == name), _weights_left(name))
+
+
+def _weights_left(name: str) -> str:
+    """Return which weights of a directory are not run; empty if all are."""
+    directory = local_directory(name)
+    if directory is not None:
+        with suppress(PosKernelError, OSError):
+            run = weight_files(name, directory)
+            left = sorted(f.name for f in directory.glob("*.safetensors") if f not in run)
+            return f"Runs {run[0].name}, not {', '.join(left[:3])}." if left else ""
+    return ""
 
 
 def quantisation_of(name: str) -> str:
@@ -310,7 +324,8 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
     config = model_config(name, file, header)
     geometry = read_geometry(name, config)
     check_enough(name, header.numbers, geometry.numbers)
-    spec = _spec(config, name=name, fingerprint=gguf.fingerprint(file))
+    print_, tokenizer = gguf.fingerprint(file), reading_of_gguf(header.values)
+    spec = _spec(config, name=name, fingerprint=print_, tokenizer=tokenizer)
     directory = default_directory().absolute() / "models" / spec.fingerprint
     kept = stored_models().get(name)
     shown = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
@@ -327,14 +342,16 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
             f"{name!r} has no config.json{advice}."
         )
     config = read_config(name, directory / "config.json")
-    extras = [directory / file for file in TOKENIZER_FILES if (directory / file).is_file()]
     weights = weight_files(name, directory)
     geometry = read_geometry(name, config)
     check_weights(name, weights, geometry.numbers)
     total = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
-    for file in (*weights, *extras):
+    for file in (*weights, *first_files(directory)):
         total.update(bytes.fromhex(gguf.fingerprint(file)))
-    spec = _spec(config, name=name, revision=revision, fingerprint=total.hexdigest())
+    for file in other_files(directory):
+        total.update(f"{file.relative_to(directory)}:{gguf.fingerprint(file)}".encode())
+    print_, tokenizer = total.hexdigest(), reading(directory)
+    spec = _spec(config, name=name, revision=revision, fingerprint=print_, tokenizer=tokenizer)
     return Located(spec, directory, config, geometry)
 
 
@@ -357,7 +374,10 @@ def _locate_on_hub(name: str, revision: str | None) -> Located:
         )
     path = fetch_file(name, "config.json", revision)
     config = read_config(name, path)
-    spec = _spec(config, name=name, revision=revision, fingerprint=path.parent.name)
+    commit, tokenizer = path.parent.name, None
+    with suppress(NoNetwork):
+        tokenizer = reading_on_hub(name, config, commit)
+    spec = _spec(config, name=name, revision=revision, fingerprint=commit, tokenizer=tokenizer)
     return Located(spec, None, config, read_geometry(name, config))
 
 
@@ -372,11 +392,11 @@ def read_config(name: str, path: Path, most: int = MAX_JSON_BYTES) -> dict[str, 
 
 
 def weight_files(name: str, directory: Path) -> list[Path]:
-    """Return the safetensors files of a model directory."""
-    if (directory / INDEX).is_file():
-        files = [directory / shard for shard in _shards(name, directory / INDEX)]
-    else:
-        files = [directory / WEIGHTS]
+    """Return the safetensors files of a model directory, as transformers chooses them."""
+    entry = weights_entry(name, directory)
+    files = [entry]
+    if entry.name.endswith(INDEX_ENDING):
+        files = [directory / shard for shard in _shards(name, entry)]
     missing = [file.name for file in files if not file.is_file()]
     if not missing:
         return files
@@ -388,6 +408,27 @@ def weight_files(name: str, directory: Path) -> list[Path]:
     raise UnknownModel(f"Expected {missing[0]} in model directory {name!r}, but it is missing.")
 
 
+def weights_entry(name: str, directory: Path) -> Path:
+    """Return the file of a directory that transformers opens first: the weights, or their index."""
+    if (directory / ADAPTER).is_file():
+        raise UnsupportedModel(
+            f"{name!r} has an adapter ({ADAPTER}), which transformers may put on its weights: save "
+            "the model with the adapter merged, or attach it (pk.attach)."
+        )
+    named = read_config(name, directory / "config.json").get("transformers_weights")
+    if named is None:
+        whole, index = directory / WEIGHTS, directory / INDEX
+        return whole if whole.is_file() or not index.is_file() else index
+    path = Path(named) if isinstance(named, str) and "\0" not in named else Path()
+    fits = path.name.endswith((".safetensors", INDEX_ENDING))
+    if not fits or path.is_absolute() or ".." in path.parts:
+        raise UnsupportedModel(
+            f"Expected 'transformers_weights' in the config.json of {name!r} to name a safetensors "
+            f"file in the directory, or an index of such files, got {brief(named)}."
+        )
+    return directory / path
+
+
 def _shards(name: str, index: Path) -> list[str]:
     listed = read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
     files = list(listed.values()) if isinstance(listed, dict) else []
@@ -396,7 +437,7 @@ def _shards(name: str, index: Path) -> list[str]:
     )
     if not files or not all(fit) or any(Path(each).name != each for each in files):
         raise UnsupportedModel(
-            f"Expected the {INDEX} of {name!r} to have a 'weight_map' from tensors to files next "
-            "to it: check the file."
+            f"Expected the {index.name} of {name!r} to have a 'weight_map' from tensors to files "
+            "next to it: check the file."
         )
     return sorted(set(files))

@@ -6,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from huggingface_hub import CachedFileInfo, CachedRevisionInfo
 
 CONNECT_SECONDS = 3.0
-SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*", "chat_template.jinja"]
+SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "tokenizer*", "*.jinja"]
 WEIGHTS = ".safetensors"
 
 
@@ -58,6 +58,24 @@ def fetch_file(
     return Path(found)
 
 
+def fetch_optional(name: str, filename: str, revision: str | None) -> Path | None:
+    """Return the local path of a file as :func:`fetch_file`; None if the revision has none.
+
+    What is on this machine is not asked for again, a branch's newer commit neither.
+
+    Raises:
+        NoNetwork: it is not here, and the hub cannot be reached.
+    """
+    from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
+
+    found = try_to_load_from_cache(name, filename, revision=revision)
+    if isinstance(found, str):
+        return Path(found)
+    with suppress(UnknownModel):
+        return None if found is _CACHED_NO_EXIST else fetch_file(name, filename, revision)
+    return None
+
+
 def fetch_snapshot(name: str, revision: str | None) -> Path:
     """Return the directory of a hub model's safetensors, configuration and tokenizer."""
     from huggingface_hub import snapshot_download
@@ -67,7 +85,7 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
             name, revision=revision, allow_patterns=SAFE, local_files_only=offline()
         )
     directory = Path(found)
-    if not list(directory.glob("*.safetensors")):
+    if not list(directory.rglob("*.safetensors")):
         raise UnsupportedModel(
             f"The hub model {name!r} offers no safetensors at revision {revision or 'main'!r}; "
             "pickled weights are not opened: choose a revision with safetensors, or convert it."

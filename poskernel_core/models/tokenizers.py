@@ -9,24 +9,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 import tokenizers
+from tokenizers import AddedToken
 
 from poskernel_core.common.errors import (
     NO_START,
     BadRequest,
-    NoNetwork,
     PosKernelError,
-    UnknownModel,
     UnsupportedModel,
 )
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec, digest
 from poskernel_core.models.attached import attached
-from poskernel_core.models.catalog import Located, find_again, read_config
+from poskernel_core.models.catalog import Located, find_again
 from poskernel_core.models.gguf import check_same, read_header, writing
-from poskernel_core.models.hub import fetch_file
 from poskernel_core.models.pieces import Pieces, normalizer_steps
+from poskernel_core.models.tokenizer_files import (
+    MAX_BYTES,
+    complete,
+    fetch_tokenizer,
+    named_token,
+    read_settings,
+    settle,
+    without_space,
+)
 
 MAX_TOKEN = 1024
 MAX_TOKENS = 2_000_000
@@ -105,7 +113,6 @@ NONE_THERE = (
     "The model has no tokenizer.json, so text cannot be cut into its tokens: add one, or give "
     "ready token windows as a .npy file of integers [windows, T]."
 )
-MAX_TOKENIZER_BYTES = 200 * 2**20
 
 PROBE = (
     "The Quick brown fox's 12,345.67 jumps -- over   them:\n\n\tif (x != 0) { return ['a_b']; }\r\n"
@@ -187,8 +194,11 @@ class Tokenizer:
 
     @cached_property
     def _verbatim(self) -> frozenset[str]:
-        added = self.backend.get_added_tokens_decoder().values()
-        return frozenset(each.content for each in added if each.special or self._of_bytes)
+        return frozenset(e.content for e in self._added if e.special or self._of_bytes)
+
+    @cached_property
+    def _added(self) -> list[AddedToken]:
+        return [*self.backend.get_added_tokens_decoder().values()]
 
     @cached_property
     def _of_bytes(self) -> bool:
@@ -255,9 +265,11 @@ class Tokenizer:
         return [token for token in ids if self.decode_each([token]) == [text]]
 
     def digest(self) -> str:
-        """Return the SHA-256 of what it does: its vocabulary, start token, and a text's ids."""
+        """Return the SHA-256 of what it does: its vocabulary, added tokens, and a text's ids."""
         told = [sorted(self.backend.get_vocab().items()), self.start_token, self.encode(PROBE)]
-        return digest(told)
+        usual = {repr(AddedToken(each.content, special=True)) for each in self._added}
+        odd = sorted({*map(repr, self._added)} - usual)  # those that strip spaces, and the like
+        return digest([*told, odd] if odd else told)
 
     @cached_property
     def _special(self) -> set[int]:
@@ -311,9 +323,9 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
 
 def _read(located: Located, file: Path) -> Tokenizer:
     name = located.spec.name
-    if file.stat().st_size > MAX_TOKENIZER_BYTES:
+    if file.stat().st_size > MAX_BYTES:
         raise UnsupportedModel(
-            f"The tokenizer.json of {name!r} is larger than {MAX_TOKENIZER_BYTES / 2**20:.0f} MB: "
+            f"The tokenizer.json of {name!r} is larger than {MAX_BYTES / 2**20:.0f} MB: "
             "check the file."
         )
     try:
@@ -327,9 +339,21 @@ def _read(located: Located, file: Path) -> Tokenizer:
         normalizer_steps(backend.normalizer)
     except ValueError as error:
         raise UnsupportedModel(f"The tokenizer of {name!r} is refused: {error}.") from error
+    settle(backend)
+    try:
+        settings = read_settings(file.parent)
+        if located.gguf is None and attached(name) is None:  # whose tokenizer.json holds it all
+            complete(backend, settings)
+    except (TypeError, ValueError, AttributeError, OSError) as error:
+        raise UnsupportedModel(
+            f"The tokens that files tell beside the tokenizer.json of {name!r} cannot be read "
+            f"({str(error)[:150]}): write them with the tokenizer's save_pretrained."
+        ) from error
+    if located.gguf is not None and located.spec.tokenizer:
+        without_space(backend)
     backend.no_truncation()
     backend.no_padding()
-    return Tokenizer(name, backend, _start_token(located, file, backend))
+    return Tokenizer(name, backend, _start_token(located, settings, backend))
 
 
 def check_tokenizer(located: Located, needed: bool) -> None:
@@ -352,15 +376,7 @@ def _tokenizer_file(located: Located, *, convert: bool = True) -> Path | None:
     if located.directory is not None:
         file = Path(located.directory) / "tokenizer.json"
         return file if file.is_file() else None
-    named = located.config.get("tokenizer_name")
-    repository = named if isinstance(named, str) and named else located.spec.name
-    revision = None if repository != located.spec.name else located.spec.fingerprint
-    with contextlib.suppress(UnknownModel, NoNetwork):  # optional: it names the start token
-        fetch_file(repository, "tokenizer_config.json", revision)
-    try:
-        return fetch_file(repository, "tokenizer.json", revision)
-    except UnknownModel:
-        return None
+    return fetch_tokenizer(located.spec.name, located.config, located.spec.fingerprint)
 
 
 def _converted(located: Located) -> Tokenizer | None:
@@ -381,16 +397,15 @@ def _converted(located: Located) -> Tokenizer | None:
     backend = getattr(found, "backend_tokenizer", None)
     if backend is None:
         return None
+    settle(backend)
     return Tokenizer(located.spec.name, backend, found.bos_token or found.eos_token)
 
 
-def _start_token(located: Located, file: Path, backend: tokenizers.Tokenizer) -> str | None:
-    beside = file.with_name("tokenizer_config.json")
-    settings = read_config(located.spec.name, beside) if beside.is_file() else {}
+def _start_token(
+    located: Located, settings: dict[str, Any], backend: tokenizers.Tokenizer
+) -> str | None:
     for name in ("bos_token", "eos_token"):
-        token = settings.get(name)
-        token = token.get("content") if isinstance(token, dict) else token
-        if isinstance(token, str):
+        if isinstance(token := named_token(settings, name), str):
             return token
         number = located.config.get(f"{name}_id")
         if type(number) is int and 0 <= number < 2**31:

@@ -20,6 +20,7 @@ from poskernel_core.models.checkpoints import (
     local_checkpoints,
     one_run,
 )
+from poskernel_core.models.tokenizer_files import reading
 from poskernel_core.models.weights import weights_digest
 
 ASK_AGAIN = 600.0
@@ -172,8 +173,13 @@ def spec_of(run: TrainingRun, checkpoint: Checkpoint) -> ModelSpec:
     """
     if run.local:
         return catalog.locate(run.model, checkpoint.revision).spec
-    commit = hub.commit_here(run.model, checkpoint.revision)
-    return ModelSpec(name=run.model, revision=checkpoint.revision, fingerprint=commit or "")
+    file = hub.file_here(run.model, "config.json", checkpoint.revision)
+    return ModelSpec(
+        name=run.model,
+        revision=checkpoint.revision,
+        fingerprint=file.parent.name if file else "",
+        tokenizer=reading(file.parent) if file else None,
+    )
 
 
 def first_of_equals(

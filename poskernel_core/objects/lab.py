@@ -47,6 +47,7 @@ from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED
 from poskernel_core.models.positions import PositionUse, angles_by_length, keep_use
 from poskernel_core.models.stored import Shown, stored_models
+from poskernel_core.models.tokenizer_files import settle
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.objects.twin import config_of, twin_of, unwrap
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
@@ -84,7 +85,6 @@ class Lab:
     """A model in this process, of which questions can be asked.
 
     Attributes:
-        notes: what was taken off the model, and what its results stand for.
         engine: computes in this process, while a question is answered.
         tokenizer: the model's tokenizer, if it has one.
         step: the step of a training run (``TrainingLog``), which names the model's version.
@@ -98,7 +98,7 @@ class Lab:
         step: int | None = None,
         like: Lab | None = None,
     ) -> None:
-        self._inside, notes = unwrap(model)
+        self._inside, self._notes = unwrap(model)
         self._config = config_of(self._inside)
         self._name, self.step = _named(name, self._config), step
         self.tokenizer = self._find_tokenizer(tokenizer)
@@ -108,14 +108,19 @@ class Lab:
         self._use: PositionUse | None = like._use if like else None
         self._now = self._look()
         if (known := self.model.name) != self._name:
-            notes.append(f"to the bit the same model as {known!r}, and so has its results and name")
+            same = f"to the bit the same model as {known!r}, and so has its results and name"
+            self._notes.append(same)
         if self._hooks:
-            notes.append(f"hooks of yours take part: {'; '.join(self._hooks)}")
-        self.notes: tuple[str, ...] = tuple(notes)
+            self._notes.append(f"hooks of yours take part: {'; '.join(self._hooks)}")
         self.engine = Engine(
             start=lambda store, hear: WorkerHere(store, hear, self._context(store))
         )
         self._forget()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was taken off the model, and what its results stand for."""
+        return tuple(self._notes)
 
     @property
     def model(self) -> ModelSpec:
@@ -276,6 +281,8 @@ class Lab:
         copied = tokenizers.Tokenizer.from_str(backend.to_str())
         copied.no_truncation()
         copied.no_padding()
+        if dropout := settle(copied):
+            self._notes.append(f"its tokenizer's dropout of {dropout:g} is off, as at inference")
         start = getattr(given, "bos_token", None) or getattr(given, "eos_token", None)
         return Tokenizer(self._name, copied, start)
 

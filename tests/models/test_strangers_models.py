@@ -44,7 +44,11 @@ def normalizer(content):
 
 
 def index(content):
-    return text("model.safetensors.index.json", json.dumps(content))
+    def spoil(path):
+        (path / "model.safetensors").unlink()  # which would be run
+        (path / "model.safetensors.index.json").write_text(json.dumps(content))
+
+    return spoil
 
 
 def header(length, content=b"{}"):
@@ -99,6 +103,20 @@ MODELS = {
     "index without files": ("gpt2", index({}), "weight_map"),
     "weight map holds a number": ("gpt2", index({"weight_map": {"a": 1}}), "weight_map"),
     "weight map leads out": ("gpt2", index({"weight_map": {"a": "../../etc/passwd"}}), "next to"),
+    "weights that lead out": (
+        "gpt2", fields(transformers_weights="../model.safetensors"), "in the directory",
+    ),
+    "weights with a root": (
+        "gpt2", fields(transformers_weights="/tmp/model.safetensors"), "in the directory",
+    ),
+    "pickled weights named": (
+        "gpt2", fields(transformers_weights="pytorch_model.bin"), "a safetensors file",
+    ),
+    "a number of weights": ("gpt2", fields(transformers_weights=3), "got 3"),
+    "named weights missing": (
+        "gpt2", fields(transformers_weights="other.safetensors"), "Expected other.safetensors",
+    ),
+    "an adapter": ("gpt2", text("adapter_config.json", "{}"), "an adapter"),
     "long header": ("gpt2", header(2**60), "damaged"),
     "header beyond the file": ("gpt2", header(2**20), "damaged"),
     "header no JSON": ("gpt2", header(4, b"true"), "damaged"),
@@ -107,6 +125,16 @@ MODELS = {
     "tokenizer is no JSON": ("gpt2", text("tokenizer.json", "{"), "tokenizer.json"),
     "tokenizer nested": ("gpt2", text("tokenizer.json", DEEP), "tokenizer.json"),
     "tokenizer that blows up": ("gpt2", normalizer("s" * 99), "texts of 99 characters"),
+    "told tokens no JSON": ("gpt2", text("added_tokens.json", "["), "added_tokens.json"),
+    "told tokens a list": (
+        "gpt2", text("tokenizer_config.json", '{"added_tokens_decoder": [1]}'), "save_pretrained",
+    ),
+    "told token a number": (
+        "gpt2", text("tokenizer_config.json", '{"added_tokens_decoder": {"1": 5}}'), "save_pretrai",
+    ),
+    "extra token a number": (
+        "gpt2", text("special_tokens_map.json", '{"extra_special_tokens": [1]}'), "save_pretrained",
+    ),
     "settings no JSON": ("gpt2", text("tokenizer_config.json", "{"), "tokenizer_config.json"),
     "settings a list": ("gpt2", text("tokenizer_config.json", "[1]"), "holds something else"),
     "no tokenizer": ("gpt2", lambda p: [f.unlink() for f in p.glob("tokenizer*")], ".npy"),
