@@ -42,6 +42,7 @@ from poskernel_core.common.specs import (
     whole,
 )
 from poskernel_core.common.views import Gathered
+from poskernel_core.data.conversations import text_or_file
 from poskernel_core.engine.checkpoints import first_questions
 from poskernel_core.engine.engine import Engine, describe_run, engine_or_shared
 from poskernel_core.engine.plan import check_params
@@ -400,12 +401,14 @@ def build_request(
     head: str | None = None,
     query: int | None = None,
     params: Mapping[str, Any] | None = None,
+    files: bool = True,
     **run: Any,
 ) -> tuple[Request, dict[str, int]]:
     """Return the request of :func:`show`, and the coordinates to select from its result.
 
     If the analysis has parameters ``head`` and ``query``, these are set; else they select from the
-    result. A ``text`` that is a list of turns is written by the model's chat template.
+    result. A ``text`` that is a list of turns is written by the model's chat template. With
+    ``files``, a text that is the path of a file is read from it.
 
     Raises:
         BadRequest: the request is invalid.
@@ -418,6 +421,9 @@ def build_request(
             f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
         )
     params, chosen = dict(params or {}), {}
+    for name in asked.params.typed_texts() if files else ():
+        if isinstance(params.get(name), str):
+            params[name] = text_or_file(params[name])
     if issubclass(asked.params, TextParams) and isinstance(params.get("text"), list | tuple):
         params["text"] = written(locate(model, run.get("revision")), params["text"])
     selectable = asked.selectable()

@@ -23,6 +23,7 @@ from poskernel_core.common.specs import (
     DEFAULT_SKIP,
     DEFAULT_TOKEN,
     MAX_SKIP,
+    MAX_TEXT_CHARACTERS,
     Gather,
     ModelSpec,
     RunSpec,
@@ -59,6 +60,15 @@ class Params(Spec):
     model_config = ConfigDict(validate_default=True)
 
     called = "analysis"
+
+    @classmethod
+    def typed_texts(cls) -> list[str]:
+        """Return the names of the parameters that are whole texts, as typed."""
+        longest = {
+            name: max((getattr(each, "max_length", 0) for each in field.metadata), default=0)
+            for name, field in cls.model_fields.items()
+        }
+        return [name for name, length in longest.items() if length == MAX_TEXT_CHARACTERS]
 
 
 class SkipParams(Params):
@@ -232,6 +242,10 @@ class Question(ABC, Generic[P]):
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:
         """Return this model's defaults, which replace those that the parameters declare."""
         return {}
+
+    def completed(self, run: RunSpec, params: P) -> P:
+        """Return the parameters with those that the model decides, so that the key has them."""
+        return params
 
     def canonical(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run without what the answer ignores, so that equal answers share a cache key.

@@ -23,7 +23,6 @@ from poskernel_core.common.errors import BadRequest, TooLittleText
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
-from poskernel_core.data.conversations import FILES, turns_in_file
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.export.continuation import continuation
@@ -33,8 +32,6 @@ from poskernel_core.export.schema import schema
 from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_models
 from poskernel_core.ledger.reproduce import compare, published_name
 from poskernel_core.models import catalog
-
-MAX_PATH = 4096
 
 
 class Show(Commands):
@@ -106,12 +103,6 @@ def show(
 ) -> None:
     """Print or write the result of an analysis; its own parameters' names start with ``PREFIX``."""
     params = {name.removeprefix(PREFIX): each for name, each in own.items() if each is not None}
-    if (
-        Path(file := str(params.get("text", ""))[:MAX_PATH]).suffix in FILES
-        and Path(file).is_file()
-    ):
-        turns = turns_in_file(Path(file))
-        params["text"] = [{"role": role, "content": content} for role, content in turns]
     for path in filter(None, (npz, html, picture)):  # before anything is computed
         check_target(path)
     if picture is not None:

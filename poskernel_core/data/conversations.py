@@ -1,6 +1,7 @@
 """Conversations: turns of the plays among the bundled texts, or files of messages."""
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
@@ -12,13 +13,15 @@ import numpy as np
 from poskernel_core.common.errors import BadRequest, UnknownCorpus
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.groups import GROUPS, in_equal_groups
-from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, CorpusSpec
 from poskernel_core.data.texts import bundled, encoding, find_file, reading
 from poskernel_core.models.chat import Turn
 
 ROLES = ("system", "user", "assistant")
 PLAYS = "sample"
 FILES = (".jsonl", ".json")
+OTHERS = (".txt", ".parquet", ".npy")
+MAX_PATH = 4096
 EXAMPLE = '[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]'
 TURNS = 8
 """Most turns of a conversation that is cut from a play."""
@@ -89,6 +92,31 @@ def turns_in_file(path: Path) -> tuple[Turn, ...]:
             "the corpus to read them all."
         )
     return found[0]
+
+
+def text_or_file(text: str) -> Any:
+    """Return a typed text; of one that is the path of a file: its text, or its conversation.
+
+    Raises:
+        BadRequest: there is no such file, or it holds something else.
+    """
+    if not text or len(text) > MAX_PATH or "\n" in text or "\0" in text:
+        return text
+    path = Path(os.path.expanduser(text))
+    suffix, there = path.suffix.lower(), os.path.exists(path)
+    if not there and suffix not in (*FILES, *OTHERS):
+        return text
+    if not path.is_file() or suffix in OTHERS[1:]:
+        got = "which is something else" if there else "and there is no such file"
+        raise BadRequest(
+            "Expected a text, the path of a .txt file, or that of one conversation as .json or "
+            f".jsonl, got {text[:200]!r}, {got}: check the path; words to be measured must not end "
+            "like one."
+        )
+    if suffix in FILES:
+        return [{"role": role, "content": content} for role, content in turns_in_file(path)]
+    with reading(path), path.open(encoding=encoding(path)) as stream:
+        return stream.read(MAX_TEXT_CHARACTERS + 1)  # one more is refused
 
 
 def check_corpus(name: str) -> None:

@@ -159,6 +159,7 @@ def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
     used = getattr(params, "source", "token") == "token"
     if used and isinstance(params, TokenParams) and params.token == DEFAULT_TOKEN:
         params = params.model_copy(update={"token": usual_word(run.model)})
+    params = question.completed(run, params)
     fitting = _with_text(question.canonical(run, params))
     request = Request(analysis=question.name, run=fitting, params=params.model_dump())
     return Plan(question, fitting, params, request.key)

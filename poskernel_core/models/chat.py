@@ -8,13 +8,14 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, UnsupportedModel
+from poskernel_core.common.errors import BadRequest, NoNetwork, UnsupportedModel
 from poskernel_core.models.catalog import Located, read_config
 from poskernel_core.models.gguf import read_header
-from poskernel_core.models.hub import fetch_file, file_here
+from poskernel_core.models.hub import fetch_optional, file_here
 
 Turn = tuple[str, str]
 """A role, and what is said."""
@@ -22,6 +23,10 @@ Turn = tuple[str, str]
 MARKED = re.compile("\ue000([0-9]+)\ue001")
 """What stands for a turn's text in a template; private letters of Unicode around its number."""
 SETTINGS, FILE = "tokenizer_config.json", "chat_template.jinja"
+DATE = "2024-07-26"
+"""The day on which conversations are written, unless another is given: Llama 3's own default."""
+DATED = ("strftime_now", "date_string")
+"""What a template that writes a date has it from."""
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 """The settings of a tokenizer that templates name."""
 
@@ -58,8 +63,13 @@ def chat_template(located: Located, *, fetch: bool = False) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def render(located: Located, turns: Sequence[Turn]) -> Rendered:
-    """Write a conversation by the model's chat template.
+def writes_date(template: str | None) -> bool:
+    """Return whether a template may write the date."""
+    return template is not None and any(name in template for name in DATED)
+
+
+def render(located: Located, turns: Sequence[Turn], date: str | None = None) -> Rendered:
+    """Write a conversation by the model's chat template, as on a day (:data:`DATE`).
 
     The template is rendered a second time with marks in place of what is said: what stands between
     the marks is the template's own.
@@ -71,9 +81,10 @@ def render(located: Located, turns: Sequence[Turn]) -> Rendered:
     name, template = located.spec.name, chat_template(located, fetch=True)
     if template is None:
         raise BadRequest(lacking(name))
-    text = _rendered(located, template, turns)
+    day = datetime.fromisoformat(date or DATE)
+    text = _rendered(located, template, turns, day)
     marks = [(role, f"\ue000{number}\ue001") for number, (role, _) in enumerate(turns)]
-    parts = MARKED.split(_rendered(located, template, marks))
+    parts = MARKED.split(_rendered(located, template, marks, day))
     written, said = parts[0], []
     for (role, content), after in zip(turns, parts[2::2], strict=False):
         own = content if text.startswith(written + content + after) else content.strip()
@@ -95,8 +106,9 @@ def lacking(name: str) -> str:
     )
 
 
-def _rendered(located: Located, template: str, turns: Sequence[Turn]) -> str:
-    from transformers.utils.chat_template_utils import render_jinja_template
+def _rendered(located: Located, template: str, turns: Sequence[Turn], day: datetime) -> str:
+    # Not render_jinja_template: it turns whatever is callable into a text.
+    from transformers.utils.chat_template_utils import _compile_jinja_template
 
     settings = _settings(located, fetch=True)
     special = {name: settings[name] for name in SPECIAL if settings.get(name)}
@@ -105,7 +117,15 @@ def _rendered(located: Located, template: str, turns: Sequence[Turn]) -> str:
     }
     messages: Any = [{"role": role, "content": content} for role, content in turns]
     try:
-        (text,), _ = render_jinja_template([messages], chat_template=template, **tokens)
+        text = _compile_jinja_template(template).render(
+            messages=messages,
+            tools=None,
+            documents=None,
+            add_generation_prompt=False,
+            strftime_now=day.strftime,
+            date_string=day.strftime("%d %b %Y"),
+            **tokens,
+        )
     except Exception as error:  # of Jinja, or raised by the template
         raise BadRequest(
             f"The chat template of {located.spec.name!r} refuses the conversation: "
@@ -126,6 +146,6 @@ def _file(located: Located, file: str, fetch: bool) -> Path | None:
         return path if path.is_file() else None
     if not fetch:
         return file_here(name, file, commit)
-    with suppress(UnknownModel, NoNetwork):
-        return fetch_file(name, file, commit)
+    with suppress(NoNetwork):
+        return fetch_optional(name, file, commit)
     return None

@@ -2,8 +2,11 @@
 
 import json
 import shutil
+import time
+from datetime import datetime
 
 import pytest
+from transformers.utils.chat_template_utils import render_jinja_template
 
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.models.catalog import locate
@@ -78,6 +81,47 @@ def test_what_a_template_may_not(made, template, kind, told):
     with pytest.raises(kind, match=told) as refused:
         render(made(template), TURNS)
     assert "\n" not in str(refused.value)
+
+
+DATED = {
+    "now": "{{ strftime_now('%d %B %Y %A') }}|" + PLAIN,
+    "now if there": "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% endif %}" + PLAIN,
+    "string": "{{ date_string }}|" + PLAIN,
+}
+
+
+@pytest.mark.parametrize("kind", DATED)
+def test_a_date_is_that_of_one_day(made, kind, monkeypatch):
+    """Whatever the clock and the zone say; without a day it is Llama's own."""
+    located, texts = made(DATED[kind]), set()
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        texts.add(render(located, TURNS).text)
+    monkeypatch.undo()
+    time.tzset()
+    (text,) = texts
+    expected = {"now": "26 July 2024 Friday", "string": "26 Jul 2024"}.get(kind, "2024")
+    assert text.startswith(expected)
+    assert render(located, TURNS, "1999-12-31").text.startswith(
+        {"now": "31 December 1999 Friday", "string": "31 Dec 1999"}.get(kind, "1999")
+    )
+
+
+def test_the_shared_template_keeps_its_clock(made):
+    """Others in the process render the same text by transformers' own way."""
+    source = DATED["now"]
+    render(made(source), TURNS)
+    theirs = render_jinja_template([[{"role": "user", "content": "a"}]], chat_template=source)
+    assert theirs[0][0].startswith(datetime.now().strftime("%d %B %Y %A"))
+
+
+def test_the_rest_is_written_as_transformers_writes_it(made):
+    located = made("{% if tools is none and not add_generation_prompt %}" + PLAIN + "{% endif %}")
+    messages = [[{"role": role, "content": content} for role, content in TURNS]]
+    template, end = chat_template(located), "<|endoftext|>"
+    (theirs,), _ = render_jinja_template(messages, chat_template=template, eos_token=end)
+    assert theirs == render(located, TURNS).text
 
 
 def test_a_model_without_one():

@@ -74,7 +74,7 @@ def attention_by_class(
     rendered = None
     for done, each in enumerate(turns):
         progress(done, len(turns))
-        rendered = render(located, each)
+        rendered = render(located, each, params.date)
         tokens, classes = classified(tokenizer, rendered)
         if one and len(tokens) > run.context:
             raise BadRequest(
@@ -109,6 +109,7 @@ def attention_by_class(
         whole,
         without,
         provenance={"windows": len(turns), "context": run.context}
+        | ({"template_date": params.date} if params.date else {})
         | ({"errors": "conversations"} if groups > 1 else {}),
         texts=texts,
     )

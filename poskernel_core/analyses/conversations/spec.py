@@ -1,5 +1,6 @@
 """Attention in conversations by class of query and key: template, user, assistant."""
 
+from datetime import datetime
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -11,7 +12,7 @@ from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, CorpusSpec, ModelSp
 from poskernel_core.data.conversations import as_text, check_corpus
 from poskernel_core.data.made import RANDOM
 from poskernel_core.models.catalog import find_again, is_local
-from poskernel_core.models.chat import chat_template, lacking
+from poskernel_core.models.chat import DATE, chat_template, lacking, writes_date
 
 FEW = 8
 """Tokens of the window that stands in for the windows of a run, which are not read."""
@@ -29,6 +30,21 @@ class ConversationParams(Params):
         30, ge=1, le=1000, description="conversations of the corpus, at most"
     )
 
+    date: str | None = Field(
+        None,
+        max_length=32,
+        description=f"the day that a template writes, such as {DATE} (the default)",
+        exclude_if=lambda date: date is None,  # so that keys of templates without a date stay
+    )
+
+    @field_validator("date")
+    @classmethod
+    def _as_day(cls, date: str | None) -> str | None:
+        try:
+            return None if date is None else datetime.fromisoformat(date).date().isoformat()
+        except ValueError as error:
+            raise ValueError(f"expected a day such as {DATE}, got {date!r}") from error
+
     @field_validator("text", mode="before")
     @classmethod
     def _as_json(cls, text: Any) -> Any:
@@ -44,7 +60,8 @@ class Conversations(Experiment[ConversationParams]):
     not count as attention to the template. A row adds up to 1 (minus a learned sink's share).
 
     Choices: a conversation is written by the model's chat template, with whatever the template adds
-    by itself, such as a usual system message; a start token comes only from the template. What a
+    by itself, such as a usual system message; a start token comes only from the template. A date
+    in it is that of one day, whenever it is computed. What a
     system message says counts as template. The first token is no query. The conversations are turns
     of the plays among the bundled texts, whose speakers take both roles in turn, or those of a file
     of messages; a longer one is cut at the context. All queries of a class weigh alike.
@@ -93,6 +110,13 @@ class Conversations(Experiment[ConversationParams]):
     draws = True
     long = True
     runs = "attention_by_class"
+
+    def completed(self, run: RunSpec, params: ConversationParams) -> ConversationParams:
+        template = chat_template(find_again(run.model), fetch=True)
+        if template is None:  # not here
+            return params
+        date = params.date or DATE if writes_date(template) else None
+        return params.model_copy(update={"date": date})
 
     def fits_model(self, model: ModelSpec) -> bool:
         return chat_template(find_again(model), fetch=True) is not None

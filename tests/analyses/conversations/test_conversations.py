@@ -16,15 +16,17 @@ from poskernel_core.analyses.conversations.experiment import (
     shares,
 )
 from poskernel_core.analyses.reading import finding_of
-from poskernel_core.common.errors import PosKernelError
+from poskernel_core.api import build_request
+from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.data.conversations import as_text, conversations
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.chat import Rendered
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.tokenizers import load_tokenizer
 from tests.support.builders import ARCHITECTURES
-from tests.support.builders.chat import with_template
+from tests.support.builders.chat import TEMPLATE, with_template
 from tests.support.builders.sinks import one_cause
 from tests.support.near_worker import command_line_here
 
@@ -246,6 +248,37 @@ def test_what_is_refused(more, told, talking, engine, near_workers):
     with pytest.raises(PosKernelError, match=told) as refused:
         pk.show("conversations", **asked)
     assert "\n" not in str(refused.value)
+
+
+def test_the_day_is_part_of_the_key_where_a_template_writes_it(tmp_path, talking):
+    """And of the answer; elsewhere nothing changes."""
+    shutil.copytree(talking["gpt2"], tmp_path / "dated")
+    dated = with_template(tmp_path / "dated", "{{ strftime_now('%d %B') }}" + TEMPLATE)
+
+    def key(name, **params):
+        return make_plan(build_request("conversations", name, params=params)[0]).key
+
+    assert key(talking["gpt2"]) == key(talking["gpt2"], date="1999-12-31")
+    assert key(dated) == key(dated, date="2024-07-26") != key(dated, date="1999-12-31")
+    plan = make_plan(build_request("conversations", talking["gpt2"])[0])
+    assert "date" not in plan.request.params
+    for wrong in ("yesterday", "2024-02-30"):
+        with pytest.raises(BadRequest, match="expected a day such as 2024-07-26"):
+            key(dated, date=wrong)
+
+
+def test_the_day_stands_in_the_answer(tmp_path, talking, engine, near_workers):
+    shutil.copytree(talking["gpt2"], tmp_path / "dated")
+    dated = with_template(tmp_path / "dated", "{{ strftime_now('%Y') }}" + TEMPLATE)
+    one = {"text": TURNS[:2]}
+    usual = pk.show("conversations", dated, engine=engine, params=one)
+    other = pk.show("conversations", dated, engine=engine, params=one | {"date": "1999-12-31"})
+
+    assert "2024-07-26" == usual.provenance["template_date"] == usual.params["date"]
+    assert str(usual.texts["written"]).startswith("2024")
+    assert str(other.texts["written"]).startswith("1999")
+    plain = pk.show("conversations", talking["gpt2"], engine=engine, params=one)
+    assert "template_date" not in plain.provenance
 
 
 def test_a_tokenizer_of_another_model_is_refused(tmp_path, engine, near_workers):
