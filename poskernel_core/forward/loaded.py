@@ -1,8 +1,10 @@
 """A model in memory: run forward passes with observers and edits, and access its parts."""
 
+import copy
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
@@ -63,6 +65,28 @@ class ModuleState:
             own["_buffers"].update(buffers)
             for buffer, value in numbers:
                 buffer.copy_(value)
+
+
+@contextmanager
+def untouched(module: nn.Module) -> Iterator[None]:
+    """Run a module of the caller, in evaluation mode and without gradients.
+
+    Its modes, buffers and hooks, and the random state, are afterwards as before.
+    """
+    state, devices = ModuleState(module), {each.device for each in module.parameters()}
+    every = [each for part in module.modules() for each in vars(part).values()]
+    held = [(each, copy.copy(each)) for each in every if isinstance(each, dict | list)]
+    module.eval()
+    try:
+        cuda = [each for each in devices if each.type == "cuda"]
+        with torch.random.fork_rng(cuda), torch.no_grad():
+            yield
+    finally:
+        with torch.no_grad():
+            state.restore()
+        for each, before in held:
+            each.clear()
+            each.update(before) if isinstance(each, dict) else each.extend(before)
 
 
 @dataclass

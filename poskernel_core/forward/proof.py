@@ -108,9 +108,12 @@ def beyond_windows(model: LoadedModel) -> Tensor:
 
 def made_up(model: LoadedModel, length: int = TOKENS) -> Tensor:
     """Return arbitrary token ids, all different if the vocabulary is large enough."""
-    length = min(length, model.geometry.n_ctx)
-    ids = (torch.arange(length, device="cpu") * 7919 + 11) % model.geometry.n_vocab
-    return ids[None]
+    return tokens_of(model.geometry.n_vocab, min(length, model.geometry.n_ctx))
+
+
+def tokens_of(vocabulary: int, length: int = TOKENS) -> Tensor:
+    """Return arbitrary token ids ``[1, length]`` of a vocabulary."""
+    return ((torch.arange(length, device="cpu") * 7919 + 11) % vocabulary)[None]
 
 
 def _check_windows(model: LoadedModel, seen: dict[int, int | None], length: int) -> None:

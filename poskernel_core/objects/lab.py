@@ -7,7 +7,6 @@ step of training makes another model.
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import socket
@@ -30,7 +29,7 @@ from poskernel_core.engine.worker import Worker, WorkerHere
 from poskernel_core.export.notebook import View
 from poskernel_core.forward.configuration import refusing
 from poskernel_core.forward.identity import identity, own_hooks
-from poskernel_core.forward.loaded import LoadedModel, ModuleState
+from poskernel_core.forward.loaded import LoadedModel, untouched
 from poskernel_core.forward.loading import Placement, hooked, probe_positions
 from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.proof import TOLERANCE, made_up, prove
@@ -363,19 +362,9 @@ def _placed(twin: Any) -> tuple[torch.device, Placement | None]:
 
 
 def _check_bridge(bridge: Any, model: LoadedModel) -> None:
-    tokens, state = made_up(model), ModuleState(bridge)
-    every = [each for part in bridge.modules() for each in vars(part).values()]
-    held = [(each, copy.copy(each)) for each in every if isinstance(each, dict | list)]
-    try:
-        bridge.eval()
-        with torch.inference_mode():
-            theirs = bridge(tokens.to(model.device), return_type="logits").float()
-    finally:
-        with torch.no_grad():
-            state.restore()
-        for each, before in held:  # a bridge puts hooks on its parts whenever it runs
-            each.clear()
-            each.update(before) if isinstance(each, dict) else each.extend(before)
+    tokens = made_up(model)
+    with untouched(bridge):  # it puts hooks on its parts whenever it runs
+        theirs = bridge(tokens.to(model.device), return_type="logits").float()
     ours, largest = model.run(tokens), float(theirs.abs().max())
     halved = next(bridge.parameters()).dtype != torch.float32
     apart = float((ours - theirs).abs().max()) / max(largest, 1e-30)

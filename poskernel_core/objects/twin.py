@@ -22,8 +22,15 @@ from transformers.activations import ACT2FN, NewGELUActivation
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.specs import brief
 from poskernel_core.forward.attn_only import filled
+from poskernel_core.forward.configuration import refusing
+from poskernel_core.forward.loaded import untouched
+from poskernel_core.forward.proof import TOKENS, TOLERANCE, tokens_of
 from poskernel_core.models.configuration import read_geometry
 
+BEYOND_LAYERS = ("aLoRA", "XLORA", "POLY")
+"""Kinds of adapters that work in the forward of the PEFT model itself."""
+HALVED_TOLERANCE = 2e-2
+"""As :data:`.proof.TOLERANCE`, for logits that are computed in 16 bits."""
 SHARDED = re.compile("FullyShardedDataParallel|FSDP|DTensor|DeepSpeed|Zero")
 
 
@@ -47,12 +54,15 @@ def unwrap(model: Any) -> tuple[Any, list[str]]:
         elif kind in ("DistributedDataParallel", "DataParallel"):
             model, note = model.module, f"taken out of {kind}"
         elif hasattr(model, "peft_config") and hasattr(model, "get_base_model"):
+            _check_adapters(model)
             note = _adapters(model)
             model = cast(Any, model).get_base_model()
         elif kind == "TransformerBridge":
             _check_bridge(model)
             return model, notes
         elif isinstance(model, PreTrainedModel) and model.get_output_embeddings() is not None:
+            if getattr(model, "_hf_peft_config_loaded", False):
+                notes.append(_adapters(model))
             return model, notes
         else:
             raise UnsupportedModel(
@@ -98,21 +108,41 @@ def _check_bridge(bridge: Any) -> None:
 
 
 def _adapters(model: Any) -> str:
-    configs = model.peft_config.values()
-    if any(getattr(each, "is_prompt_learning", False) for each in configs):
-        kind = next(iter(configs)).peft_type
-        raise UnsupportedModel(
-            f"Adapters of kind {getattr(kind, 'value', kind)} put tokens in front of the text, "
-            "which have no positions in it: attach a model with adapters on its weights, such as "
-            "LoRA."
-        )
+    """Return which adapters a PEFT model has, or a transformers model with adapters of its own."""
     merged = any(getattr(part, "merged_adapters", None) for part in model.modules())
-    active = model.active_adapters if hasattr(model, "active_adapters") else model.active_adapter
+    off = any(getattr(part, "disable_adapters", False) is True for part in model.modules())
+    active = getattr(model, "active_adapters", None) or model.active_adapter
+    active = active() if callable(active) else active
     names = ", ".join([active] if isinstance(active, str) else active)
+    state = "disabled: it runs without them" if off else "merged" if merged else "not merged"
     return (
-        f"adapters {names} ({'merged' if merged else 'not merged'}; the same function the other "
-        "way is another model to the store)"
+        f"adapters {names} ({state}; the same function the other way is another model to the store)"
     )
+
+
+def _check_adapters(model: Any) -> None:
+    """Check that a PEFT model computes what the layers of its base model compute."""
+    for config in model.peft_config.values():
+        kind = "aLoRA" if getattr(config, "alora_invocation_tokens", None) else config.peft_type
+        kind = getattr(kind, "value", kind)
+        if kind in BEYOND_LAYERS or getattr(config, "is_prompt_learning", False):
+            raise UnsupportedModel(
+                f"Adapters of kind {kind} work outside the layers of the model, where their "
+                "attention is not seen: attach a model with adapters on its weights, such as LoRA."
+            )
+    base, kind = model.get_base_model(), type(model).__name__
+    most = getattr(base.config, "max_position_embeddings", None) or TOKENS
+    tokens = tokens_of(base.get_input_embeddings().num_embeddings, min(TOKENS, most))
+    tokens = tokens.to(base.device)
+    with refusing(kind, "{} cannot be run on a few tokens, as it says"), untouched(model):
+        theirs, ours = (each(input_ids=tokens).logits.float() for each in (model, base))
+    apart = float((theirs - ours).abs().max()) / max(float(theirs.abs().max()), 1e-30)
+    if not apart <= (HALVED_TOLERANCE if base.dtype.itemsize == 2 else TOLERANCE):
+        raise UnsupportedModel(
+            f"The logits of this {kind} differ from those of the model inside it "
+            f"by {apart:.2g} of the largest: its adapters work outside the layers; attach a model "
+            "with adapters on its weights, such as LoRA."
+        )
 
 
 def config_of(model: Any) -> dict[str, Any]:

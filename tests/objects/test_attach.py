@@ -11,7 +11,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
-from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from peft import LoraConfig, PeftModel, PolyConfig, PromptTuningConfig, get_peft_model
 from torch import nn
 from transformer_lens import TransformerBridgeConfig
 from transformer_lens.model_bridge import TransformerBridge
@@ -36,6 +36,7 @@ from poskernel_core.common.errors import PosKernelError
 from poskernel_core.engine.engine import Engine
 from poskernel_core.models.attached import attached
 from poskernel_core.models.curated import BUNDLED_MODELS
+from poskernel_core.objects.twin import unwrap
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.storage.store import Store
 
@@ -376,6 +377,26 @@ def on_meta():
         return AutoModelForCausalLM.from_config(config)
 
 
+def poly():
+    config = PolyConfig(target_modules=["c_attn"], n_tasks=2, n_skills=2, r=2)
+    return get_peft_model(demo(), config)
+
+
+class Mixed(PeftModel):
+    """As X-LoRA does it: the object computes more than its layers."""
+
+    def forward(self, *args, **more):
+        found = super().forward(*args, **more)
+        found.logits = found.logits * 1.001
+        return found
+
+
+def mixed_by_itself():
+    made = adapted(demo())
+    made.__class__ = Mixed
+    return made
+
+
 SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 5000}
 T5 = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_kv": 8, "d_ff": 16, "vocab_size": 5000}
 PROMPTS = PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
@@ -389,6 +410,15 @@ REFUSED = {
     "without numbers": (on_meta, "on the device 'meta'"),
     "half replaced": (half_replaced, "layer 1, and the model has no heads there"),
     "tokens in front": (lambda: get_peft_model(demo(), PROMPTS), "PROMPT_TUNING"),
+    "adapters after some words": (
+        lambda: adapted(demo(), task_type="CAUSAL_LM", alora_invocation_tokens=[3, 5]),
+        "aLoRA",
+    ),
+    "adapters of tasks": (poly, "POLY"),
+    "adapters that are mixed": (
+        mixed_by_itself,
+        r"differ .* by 0.001 of the largest: its adapters",
+    ),
     "hooks of a bridge": (hooked_bridge, "its hooks"),
     "other weights": (compatible_bridge, "in compatibility mode"),
     "a toy with MLPs": (
@@ -407,6 +437,39 @@ def test_what_is_refused(kind, tokenizer):
         pk.attach(make(), tokenizer)
     assert "\n" not in str(refused.value)
     assert attached("my-demo-gpt2") is None
+
+
+@pytest.mark.parametrize("state", ["not merged", "merged", "disabled"])
+def test_adapters_are_named_as_they_are(state, tokenizer):
+    made = adapted(demo(), task_type="CAUSAL_LM")
+    if state == "merged":
+        made.merge_adapter()
+    if state == "disabled":
+        made.base_model.disable_adapter_layers()
+    made.train()
+    torch.rand(1)
+    before = everything(made)
+
+    lab = pk.attach(made, tokenizer, "shades")
+    assert any(f"adapters default ({state}" in note for note in lab.notes)
+    assert before == everything(made)
+
+
+def test_adapters_of_transformers_own_are_named(tokenizer):
+    model = demo()
+    model.add_adapter(
+        LoraConfig(r=2, target_modules=["c_attn"], init_lora_weights=False, fan_in_fan_out=True),
+        "sailor",
+    )
+    lab = pk.attach(model, tokenizer, "sailing")
+    assert any("adapters sailor (not merged" in note for note in lab.notes)
+    assert lab.model != pk.attach(demo(), tokenizer, "ashore").model
+
+
+def test_adapters_in_16_bits_are_compared_in_them():
+    """With rounding that float32's limit would refuse."""
+    _, notes = unwrap(adapted(demo()).to(torch.bfloat16))
+    assert any("adapters default" in note for note in notes)
 
 
 def test_what_goes_with_it_is_checked(tokenizer):
