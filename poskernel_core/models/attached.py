@@ -8,13 +8,15 @@ processes show the results of such a model and compute nothing.
 
 import json
 import os
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from poskernel_core.common.atomic_write import write_file
+from filelock import FileLock
+
+from poskernel_core.common.atomic_write import make_folder, write_file
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import read_object
 from poskernel_core.common.folders import default_directory
@@ -48,21 +50,41 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
 
     Versions that are known by the same name are kept if they differ in their weights alone.
     """
-    folder, before = folder_of(about["model"]["name"]), description(about["model"]["name"])
-    told = json.loads(json.dumps(about))
+    folder = folder_of(about["model"]["name"])
+    there = all((folder / name).is_file() for name in files)
+    if there and _described(about) == description(about["model"]["name"]):
+        return
+    with _alone():
+        for name, text in (*files.items(), (MANIFEST, json.dumps(_described(about)))):
+            write_file(folder / name, text)
+
+
+def _described(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a description with the versions that are known by its name."""
+    told: dict[str, Any] = json.loads(json.dumps(about))
+    before = description(about["model"]["name"])
     word = about["attached"]["word"]
     if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
         versions = before["attached"]["versions"] | told["attached"]["versions"]
         told["attached"] = told["attached"] | {"versions": versions}
-    if told == before and all((folder / name).is_file() for name in files):
-        return
-    for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
-        write_file(folder / name, text)
+    return told
 
 
 def change(name: str, **fields: Any) -> None:
     """Change fields of a description that is kept."""
-    write_file(folder_of(name) / MANIFEST, json.dumps(description(name) | fields))
+    with _alone():
+        write_file(folder_of(name) / MANIFEST, json.dumps(description(name) | fields))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let no other process or thread change descriptions meanwhile."""
+    make_folder(default_directory())
+    try:
+        with FileLock(attached_places().with_suffix(".lock")):
+            yield
+    except OSError as error:
+        raise BadRequest(f"Cannot write to {str(default_directory())!r}: {error}.") from error
 
 
 def description(name: str) -> dict[str, Any]:
@@ -87,10 +109,12 @@ def steps_of(name: str) -> dict[str, int]:
 
 def forget(name: str, steps: Collection[int] | None = None) -> None:
     """Take steps off a training run, or all of them; their results are evicted in their time."""
-    told = description(name)["attached"]
-    versions = told["versions"].items()
-    kept = {each: v for each, v in versions if steps is not None and v["step"] not in steps}
-    change(name, attached=told | {"versions": kept})
+    with _alone():
+        told = description(name)
+        versions = told["attached"]["versions"].items()
+        kept = {each: v for each, v in versions if steps is not None and v["step"] not in steps}
+        told["attached"]["versions"] = kept
+        write_file(folder_of(name) / MANIFEST, json.dumps(told))
 
 
 def _noted(identity: str) -> Path:
