@@ -219,6 +219,7 @@ def _start(more: Mapping[str, str] = {}, lines: Sequence[int] = ()) -> Dashboard
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
+        default_directory()  # without a home, Streamlit would not start
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
                 command("streamlit", *arguments("localhost", port)),
