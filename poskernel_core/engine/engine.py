@@ -311,11 +311,7 @@ class Engine:
         if self.cached(plan) is None:
             job = self.submit(plan, looks_at=query)
             stages, seen = [0], {0}
-
-            def listen(job: Job) -> None:
-                stages.append(job.formed)
-
-            job.on_event.append(listen)
+            job.on_event.append(listen := lambda job: stages.append(job.formed))
             try:
                 listen(job)  # what has formed until now
                 while not ended:

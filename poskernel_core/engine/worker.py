@@ -197,7 +197,8 @@ class Worker:
                         if execute.form(self._store, each.plan, stage, query):
                             self._say(each.key, {"formed": stage.windows})
                 except Exception as error:  # the pass itself may go on well
-                    _log(error)
+                    with contextlib.suppress(Exception):
+                        traceback.print_exception(error, file=sys.stderr)
             budget.spend(time.monotonic() - began)
         self._keep(stage, [each for each in tasks if each.keeping])
         until = task.plan.run.until
@@ -287,18 +288,14 @@ def _failure(error: BaseException) -> dict[str, Any]:
         return {"state": "cancelled"}
     if isinstance(error, PosKernelError):
         return {"state": "error", "error": type(error).__name__, "message": str(error)}
-    _log(error)
+    with contextlib.suppress(Exception):
+        traceback.print_exception(error, file=sys.stderr)
     brief = (str(error).strip().splitlines() or [""])[0][:200]
     return {
         "state": "error",
         "error": ComputeFailed.__name__,
         "message": f"The computation failed ({type(error).__name__}: {brief}).",
     }
-
-
-def _log(error: BaseException) -> None:
-    with contextlib.suppress(Exception):
-        traceback.print_exception(error, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -146,10 +146,9 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
         page = Path(folder, "page.html")
         page.write_text(print_page([printed(figure, result, width)], kind), encoding="utf-8")
         given = "headless", "no-sandbox", "dump-dom", f"user-data-dir={folder}"
-        options = [f"--{name}" for name in given]
-        drawn = [browser, *options, page.as_uri()]
+        command = [browser, *(f"--{name}" for name in given), page.as_uri()]
         try:
-            ran = subprocess.run(drawn, capture_output=True, check=False, timeout=SECONDS)
+            ran = subprocess.run(command, capture_output=True, check=False, timeout=SECONDS)
             made = re.search(rb'<pre id="made">([\w+/=]+)</pre>', ran.stdout)
         except (OSError, subprocess.TimeoutExpired):
             made = None

@@ -9,14 +9,14 @@ processes show the results of such a model and compute nothing.
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from poskernel_core.common.atomic_write import make_folder, write_file
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import read_object
 from poskernel_core.common.folders import default_directory
@@ -50,24 +50,17 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
 
     Versions that are known by the same name are kept if they differ in their weights alone.
     """
-    folder = folder_of(about["model"]["name"])
-    there = all((folder / name).is_file() for name in files)
-    if there and _described(about) == description(about["model"]["name"]):
-        return
     with _alone():
-        for name, text in (*files.items(), (MANIFEST, json.dumps(_described(about)))):
+        folder, before = folder_of(about["model"]["name"]), description(about["model"]["name"])
+        told = json.loads(json.dumps(about))
+        word = about["attached"]["word"]
+        if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
+            versions = before["attached"]["versions"] | told["attached"]["versions"]
+            told["attached"] = told["attached"] | {"versions": versions}
+        if told == before and all((folder / name).is_file() for name in files):
+            return
+        for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
             write_file(folder / name, text)
-
-
-def _described(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a description with the versions that are known by its name."""
-    told: dict[str, Any] = json.loads(json.dumps(about))
-    before = description(about["model"]["name"])
-    word = about["attached"]["word"]
-    if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
-        versions = before["attached"]["versions"] | told["attached"]["versions"]
-        told["attached"] = told["attached"] | {"versions": versions}
-    return told
 
 
 def change(name: str, **fields: Any) -> None:
@@ -78,13 +71,12 @@ def change(name: str, **fields: Any) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let no other process or thread change descriptions meanwhile."""
-    make_folder(default_directory())
-    try:
-        with FileLock(attached_places().with_suffix(".lock")):
-            yield
-    except OSError as error:
-        raise BadRequest(f"Cannot write to {str(default_directory())!r}: {error}.") from error
+    """Let nobody else change descriptions meanwhile, if any can be written."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            default_directory().mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(attached_places().with_suffix(".lock")))
+        yield
 
 
 def description(name: str) -> dict[str, Any]:

@@ -132,13 +132,11 @@ class TrainingLog(TrainerCallback):
         self._lab.step = step
         with self._lab.opened() as lab:
             located = catalog.locate(lab.model)
-            words = self._lab.tokenizer
+            words, vocabulary = self._lab.tokenizer, located.geometry.n_vocab
             context = self._context or min(located.geometry.n_ctx, CONTEXT)
             run = describe_run(
                 lab.model,
-                corpus=None
-                if words
-                else _random_windows(located.geometry.n_vocab, context, self._windows),
+                corpus=None if words else _random_windows(vocabulary, context, self._windows),
                 context=context,
                 windows=self._windows,
                 start_token=words is not None and words.known_start() is not None,
