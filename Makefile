@@ -2,7 +2,7 @@
 PYTHON ?= python3
 # An index that serves only torch, such as an index of CPU builds; empty: pip's own.
 TORCH_INDEX_URL ?=
-# More arguments for streamlit, pytest, the benchmarks and the long tests.
+# More arguments for 'poskernel serve', pytest, the benchmarks and the long tests.
 APP_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
@@ -64,7 +64,7 @@ help:  ## Show this list
 	  while read -r name dash words; do printf '  make %-12s %s\n' "$$name" "$$words"; done
 
 app: venv  ## Install the requirements and run the app on this machine
-	@$(BIN)/python -m streamlit run serve.py --server.address=localhost $(APP_ARGS)
+	@$(BIN)/python -m poskernel_core serve $(APP_ARGS)
 
 test: venv-dev browser caddy  ## Install the requirements and run every test
 	@rm -f build/tested

@@ -39,7 +39,7 @@ FRAMES = (
 """Origins of notebooks that may embed a server in a frame."""
 
 started: list[Dashboard] = []
-"""The server started by this process, if any."""
+"""The servers started by this process, some of them stopped; the last one last."""
 _starting = threading.Lock()
 
 
@@ -141,7 +141,6 @@ class Dashboard:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(PATIENCE)
-            started.clear()
 
     def __repr__(self) -> str:
         return f"PosKernel at {self.address}{self.place}"
@@ -197,8 +196,8 @@ def find(address: str | None = None) -> Dashboard | None:
 
 
 def _running() -> Dashboard | None:
-    alive = started and started[0].process and started[0].process.poll() is None
-    return started[0] if alive else None
+    alive = [each for each in started if each.process and each.process.poll() is None]
+    return alive[-1] if alive else None
 
 
 def _asked(url: str) -> tuple[dict[str, Any], str] | None:
@@ -220,6 +219,7 @@ def _start(more: Mapping[str, str] = {}, lines: Sequence[int] = ()) -> Dashboard
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
+        default_directory()  # without a home, Streamlit would not start
         with tempfile.TemporaryFile() as log:
             process = subprocess.Popen(
                 command("streamlit", *arguments("localhost", port)),
@@ -241,5 +241,5 @@ def _start(more: Mapping[str, str] = {}, lines: Sequence[int] = ()) -> Dashboard
                         f"The dashboard could not be started: {said or 'no answer'}"
                     )
                 time.sleep(0.2)
-        started[:] = [server]
+        started.append(server)
         return server

@@ -22,6 +22,7 @@ from pages.shared.selection.links import note_moved, write
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
 from pages.shared.selection.selection import Selection
+from pages.shared.selection.session import restored
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.errors import PosKernelError
@@ -65,8 +66,9 @@ def choose(place: Place) -> Selection:
             )
             usual = min(DEFAULT_QUERY, run.context - 1)
             query = one_of("Query position n (tokens)", queries, key="query", usual=usual)
+            offered: dict[str, list[Any]] = {"head": located.geometry.cells, "query": queries}
             for key, (asked, default) in before.items():
-                if asked not in (None, default, state[key]):
+                if asked not in (None, default, *offered[key]) and not restored():
                     note_moved(key, asked, state[key], located.spec.name)
             log = st.multiselect(
                 "Logarithmic axes", default=LOG_AXES[:1], **linked("log", LOG_AXES)

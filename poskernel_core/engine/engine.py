@@ -310,9 +310,10 @@ class Engine:
         plan, ended = make_plan(request), False
         if self.cached(plan) is None:
             job = self.submit(plan, looks_at=query)
-            stages, seen = [job.formed], {0}
-            job.on_event.append(lambda job: stages.append(job.formed))
+            stages, seen = [0], {0}
+            job.on_event.append(listen := lambda job: stages.append(job.formed))
             try:
+                listen(job)  # what has formed until now
                 while not ended:
                     ended = job.wait(WATCH_EVERY)
                     tell(job)
@@ -326,6 +327,8 @@ class Engine:
                 self.cancel(plan)
                 job.wait(5)
                 raise
+            finally:
+                job.on_event.remove(listen)
             if job.error is not None:
                 raise job.error
         found = self.result(plan)

@@ -105,7 +105,7 @@ class Job:
             over = self.state in ENDS
             if over and self.on_end is not None:
                 self.on_end(self)
-            for heard in self.on_event:
+            for heard in [*self.on_event]:  # who stops listening meanwhile
                 heard(self)
             if over:
                 self._ended.set()

@@ -197,7 +197,8 @@ class Worker:
                         if execute.form(self._store, each.plan, stage, query):
                             self._say(each.key, {"formed": stage.windows})
                 except Exception as error:  # the pass itself may go on well
-                    _failure(error)  # into the log
+                    with contextlib.suppress(Exception):
+                        traceback.print_exception(error, file=sys.stderr)
             budget.spend(time.monotonic() - began)
         self._keep(stage, [each for each in tasks if each.keeping])
         until = task.plan.run.until

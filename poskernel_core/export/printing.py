@@ -30,6 +30,9 @@ WIDTHS: Final = (85, 175)
 SMALL, MIDDLE, LARGE = 28 / 3, 32 / 3, 12.0
 """Sizes of text in pixels: 7, 8 and 9 points."""
 
+SECONDS: Final = 120
+"""Time that a browser may take to draw a picture on a busy machine."""
+
 LETTER: Final = 0.5
 """Width of a letter as a share of its size; most are narrower."""
 
@@ -143,12 +146,16 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
         page = Path(folder, "page.html")
         page.write_text(print_page([printed(figure, result, width)], kind), encoding="utf-8")
         given = "headless", "no-sandbox", "dump-dom", f"user-data-dir={folder}"
-        options = [f"--{name}" for name in given]
-        ran = subprocess.run([browser, *options, page.as_uri()], capture_output=True, check=False)
-    made = re.search(rb'<pre id="made">([\w+/=]+)</pre>', ran.stdout)
+        command = [browser, *(f"--{name}" for name in given), page.as_uri()]
+        try:
+            ran = subprocess.run(command, capture_output=True, check=False, timeout=SECONDS)
+            made = re.search(rb'<pre id="made">([\w+/=]+)</pre>', ran.stdout)
+        except (OSError, subprocess.TimeoutExpired):
+            made = None
     if made is None:
         raise BadRequest(
-            f"Expected a picture from {browser!r}, got none: write a stand-alone page."
+            f"Expected a picture from {browser!r} within {SECONDS} seconds, got none: write a "
+            "stand-alone page."
         )
     return base64.b64decode(made[1])
 

@@ -8,11 +8,13 @@ processes show the results of such a model and compute nothing.
 
 import json
 import os
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest
@@ -48,21 +50,33 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
 
     Versions that are known by the same name are kept if they differ in their weights alone.
     """
-    folder, before = folder_of(about["model"]["name"]), description(about["model"]["name"])
-    told = json.loads(json.dumps(about))
-    word = about["attached"]["word"]
-    if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
-        versions = before["attached"]["versions"] | told["attached"]["versions"]
-        told["attached"] = told["attached"] | {"versions": versions}
-    if told == before and all((folder / name).is_file() for name in files):
-        return
-    for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
-        write_file(folder / name, text)
+    with _alone():
+        folder, before = folder_of(about["model"]["name"]), description(about["model"]["name"])
+        told = json.loads(json.dumps(about))
+        word = about["attached"]["word"]
+        if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
+            versions = before["attached"]["versions"] | told["attached"]["versions"]
+            told["attached"] = told["attached"] | {"versions": versions}
+        if told == before and all((folder / name).is_file() for name in files):
+            return
+        for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
+            write_file(folder / name, text)
 
 
 def change(name: str, **fields: Any) -> None:
     """Change fields of a description that is kept."""
-    write_file(folder_of(name) / MANIFEST, json.dumps(description(name) | fields))
+    with _alone():
+        write_file(folder_of(name) / MANIFEST, json.dumps(description(name) | fields))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let nobody else change descriptions meanwhile, if any can be written."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            default_directory().mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(attached_places().with_suffix(".lock")))
+        yield
 
 
 def description(name: str) -> dict[str, Any]:
@@ -87,10 +101,12 @@ def steps_of(name: str) -> dict[str, int]:
 
 def forget(name: str, steps: Collection[int] | None = None) -> None:
     """Take steps off a training run, or all of them; their results are evicted in their time."""
-    told = description(name)["attached"]
-    versions = told["versions"].items()
-    kept = {each: v for each, v in versions if steps is not None and v["step"] not in steps}
-    change(name, attached=told | {"versions": kept})
+    with _alone():
+        told = description(name)
+        versions = told["attached"]["versions"].items()
+        kept = {each: v for each, v in versions if steps is not None and v["step"] not in steps}
+        told["attached"]["versions"] = kept
+        write_file(folder_of(name) / MANIFEST, json.dumps(told))
 
 
 def _noted(identity: str) -> Path:

@@ -182,7 +182,8 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
             told = stream.read(MAX_MANIFEST_BYTES + 1)
         if len(told) > MAX_MANIFEST_BYTES:
             raise ValueError("its description is larger than 1 MB")
-        if any(not each.name.endswith((ENTRY, ".json")) for each in folder.iterdir()):
+        ends = ENTRY, ".json", ".partial"  # what is being written
+        if any(not each.name.endswith(ends) for each in folder.iterdir()):
             raise ValueError("its entries have the form of version 1.0.0")
         return StoredModel.model_validate({**parse_json(told), "file": file})
     except OSError:

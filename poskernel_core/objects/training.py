@@ -6,6 +6,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from transformers import TrainerCallback
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Composition
 from poskernel_core.analyses.measures import asked_with
+from poskernel_core.common.atomic_write import write_file
 from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.specs import DEFAULT_QUERY, DEFAULT_SKIP, Request, brief, whole
@@ -73,6 +75,9 @@ class TrainingLog(TrainerCallback):
             raise BadRequest(f"{composed!r} is made of other answers: log those instead.")
         if not (isinstance(share, int | float) and 0 < share <= 1):
             raise BadRequest(f"Expected a share of the time from 0 to 1, got {brief(share)}.")
+        for name, many in (("context", context), ("windows", windows)):
+            if many is not None and whole(many, f"{name!r}") < 1:
+                raise BadRequest(f"Expected {name!r} of at least 1, got {many}.")
         self.run, self._every, self._share = run, whole(every, "'every'"), share
         self._tokenizer, self._context, self._windows = tokenizer, context, windows
         self._lab: Lab | None = None
@@ -127,11 +132,11 @@ class TrainingLog(TrainerCallback):
         self._lab.step = step
         with self._lab.opened() as lab:
             located = catalog.locate(lab.model)
-            words = self._lab.tokenizer
+            words, vocabulary = self._lab.tokenizer, located.geometry.n_vocab
             context = self._context or min(located.geometry.n_ctx, CONTEXT)
             run = describe_run(
                 lab.model,
-                corpus=None if words else _random_windows(located.geometry.n_vocab, context),
+                corpus=None if words else _random_windows(vocabulary, context, self._windows),
                 context=context,
                 windows=self._windows,
                 start_token=words is not None and words.known_start() is not None,
@@ -185,12 +190,13 @@ class TrainingLog(TrainerCallback):
             self.finish(given["model"], state.global_step)
 
 
-def _random_windows(vocabulary: int, context: int) -> Path:
-    file = default_directory() / "windows" / f"random-{vocabulary}-{context}.npy"
+def _random_windows(vocabulary: int, context: int, windows: int) -> Path:
+    many = "" if windows == WINDOWS else f"-{windows}"
+    file = default_directory() / "windows" / f"random-{vocabulary}-{context}{many}.npy"
     if not file.is_file():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        drawn = np.random.default_rng(0).integers(vocabulary, size=(WINDOWS, context))
-        np.save(file, drawn)
+        drawn = np.random.default_rng(0).integers(vocabulary, size=(windows, context))
+        np.save(data := BytesIO(), drawn)
+        write_file(file, data.getvalue())
     return file
 
 

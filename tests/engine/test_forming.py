@@ -10,6 +10,7 @@ from poskernel_core.common.errors import Cancelled, NoSpace
 from poskernel_core.common.specs import Execution, Request
 from poskernel_core.engine import worker as worker_module
 from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.worker import Budget
 from poskernel_core.storage.statistics import missing_statistics
@@ -85,26 +86,74 @@ def held(monkeypatch, engine):
     return Held(monkeypatch, engine)
 
 
-def test_the_last_is_the_whole_result(engine, run, monkeypatch):
-    """Whoever watches gets it at the end, at all positions, also if a picture on the way fails."""
+def test_the_last_is_the_whole_result(engine, run, monkeypatch, capsys):
+    """Whoever watches gets it at the end, at all positions, also if pictures on the way fail.
+
+    What failed stands in the log, whatever it was.
+    """
     form = worker_module.execute.form
+    errors = {4: KeyError("no picture"), 8: NoSpace("No space is left.")}
 
     def failing(store, plan, stage, query):
-        if stage.windows == 4:
-            raise KeyError(stage.windows)
+        if stage.windows in errors:
+            raise errors[stage.windows]
         return form(store, plan, stage, query)
 
     monkeypatch.setattr(worker_module.execute, "form", failing)
     found = list(engine.watch(asked(run), QUERY))
     windows = [each.provenance["windows"] for each in found]
-    assert 20 == windows[-1]
-    assert 4 not in windows
+    assert [10, 20] == windows
+    logged = capsys.readouterr().err
+    assert all(words in logged for words in ("no picture", "No space is left."))
     assert len(run.positions) == found[-1].values["etc"].shape[2]
     assert 1 == len(list(engine.watch(asked(run), QUERY)))
     # a part of its texts is no answer to a question that says how many there are
     some = run.model_copy(update={"windows": 20})
     helix = asked(some, "helix", tokens=23, prompts="repeated")
     assert 1 == len(list(engine.watch(helix, QUERY)))
+
+
+@pytest.mark.parametrize("end", ["closed", "exhausted", "told in vain"])
+def test_who_has_watched_listens_no_longer(engine, run, held, end):
+    """To a job that others wait for too."""
+
+    def tell(job):
+        if end == "told in vain":
+            raise BrokenPipeError
+
+    job = engine.submit(asked(run), "anna", looks_at=QUERY)
+    held.reach()
+    listeners = [*job.on_event]
+    watched = engine.watch(asked(run), QUERY, tell)
+    if end == "told in vain":
+        with pytest.raises(BrokenPipeError):
+            next(watched)
+    else:
+        assert 4 == next(watched).provenance["windows"]
+    held.go_on(job)
+    assert end != "exhausted" or 20 == [*watched][-1].provenance["windows"]
+    watched.close()
+    assert listeners == job.on_event
+
+
+def test_a_stage_is_seen_that_forms_as_one_begins_to_watch(engine, run, held, monkeypatch):
+    """The next that is told of the job is the next stage."""
+    job = engine.submit(asked(run), "anna", looks_at=QUERY)
+    held.reach(2)
+    shared = Job("shared", job.plan)
+
+    class Late(list):
+        def append(self, heard):
+            shared.take({"formed": 4})
+            super().append(heard)
+
+    shared.on_event = Late()
+    monkeypatch.setattr(engine, "submit", lambda *asked, **more: shared)
+    events = iter([{"formed": 8}, {"state": "done"}])
+    watched = engine.watch(asked(run), QUERY, lambda job: job.take(next(events, {})))
+    assert [4, 8] == [next(watched).provenance["windows"] for _ in range(2)]
+    held.go_on(job)
+    assert 20 == next(watched).provenance["windows"]
 
 
 def test_whoever_looks_elsewhere_is_served_at_the_next_stage(engine, run, held):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -63,6 +64,27 @@ def test_a_dashboard_computes_here_until_it_is_interrupted(lab, monkeypatch, cap
     with pytest.raises(ComputeDisabled, match=line):
         later[0].result(build_request("etc", "mine", windows=10, context=36)[0])
     later[0].close()
+
+
+def test_who_is_stopped_takes_no_other_along(monkeypatch):
+    """Whichever of a process's dashboards ends, the other one is found again."""
+    waiting = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(server, "command", lambda *_: waiting)
+    monkeypatch.setattr(server, "_asked", lambda url: None)
+    monkeypatch.setattr(server, "answers", lambda url: True)
+    monkeypatch.setattr(server, "started", [])
+    line = os.open(os.devnull, os.O_RDONLY)
+    usual = server.serve("head")
+    of_lab = server.serve_lab(line, "0123", "head")
+    of_lab.stop()
+    again = server.serve()
+    assert usual.process is again.process
+    other = server.serve_lab(line, "0123", "head")
+    again.stop()
+    assert other.process is server.serve().process
+    other.stop()
+    os.close(line)
+    assert server.find() is None
 
 
 def test_another_process_shows_what_is_stored(lab):

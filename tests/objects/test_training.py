@@ -2,6 +2,8 @@
 
 import re
 import time
+from contextlib import nullcontext
+from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -19,6 +21,7 @@ from transformers import (
 import poskernel_core as pk
 from pages.shared.jobs import results
 from poskernel_core.common.errors import PosKernelError
+from poskernel_core.common.folders import default_directory
 from poskernel_core.engine.engine import close_shared
 from poskernel_core.models import catalog
 from poskernel_core.models.curated import BUNDLED_MODELS
@@ -123,6 +126,26 @@ def test_dropped_steps_are_gone(monkeypatch):
     assert (3, 0, 4) == (len(log.steps), log.steps[0], log.steps[-1])
 
 
+@pytest.mark.parametrize("windows", [7, training.WINDOWS, 20])
+def test_as_many_random_windows_as_asked(windows, monkeypatch):
+    """And a file of them that was not written to its end is none."""
+
+    def broken(to, array):
+        with open(to, "wb") if isinstance(to, Path) else nullcontext(to) as stream:
+            stream.write(array.tobytes()[:17])
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", broken)
+        with pytest.raises(OSError, match="No space"):
+            log_of(windows=windows)(toy(), 1)
+    log_of(windows=windows)(toy(), 1)
+    (file,) = (default_directory() / "windows").iterdir()
+    assert (windows, 31) == np.load(file).shape
+    found = pk.show("etc", "my-run", windows=windows, corpus=file)
+    assert windows == found.provenance["windows"]
+
+
 def test_it_is_a_callback(tmp_path):
     """The Trainer's model and tokenizer are measured at its steps, and at the end."""
     path = str(BUNDLED_MODELS["demo-gpt2"])
@@ -184,6 +207,9 @@ def _run():
         ({"questions": "over-training"}, "made of other answers"),
         ({"share": 2}, "share of the time"),
         ({"every": "often"}, "whole number as 'every'"),
+        ({"windows": "many"}, "whole number as 'windows'"),
+        ({"windows": -3}, "'windows' of at least 1, got -3"),
+        ({"context": 0}, "'context' of at least 1, got 0"),
     ],
 )
 def test_bad_input(given, words):

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.bound import bound, opened, other_value
-from tests.support.visit import PATIENCE, go, settle, visit
+from tests.support.visit import PATIENCE, cell, choose, go, settle, values, visit
 
 pytestmark = pytest.mark.browser
 
@@ -53,6 +53,40 @@ def test_away_and_back(page, still, shipped_only, name):
 
     assert (address, held) == (page.url, page.evaluate(HELD))
     expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def test_back_and_forward_lack_nothing(page, still, shipped_only):
+    """The page shows what each address says; only a new choice can be one that a model lacks."""
+    position = page.get_by_test_id("stSidebar").locator(".position input")
+    visit(page, f"{still.url}/?head=L20H1")
+    before, seen = page.evaluate("history.length"), {page.url: values(page)}
+    for act, moved in (
+        (lambda: cell(page, "L1H3").click(), []),
+        (lambda: position.press("ArrowLeft"), []),
+        (lambda: position.press("ArrowRight"), []),
+        (lambda: cell(page, "L21H2").click(), []),
+        (lambda: choose(page, "Model", "demo-attn-2l"), ["L21H2; shown is L1H2"]),
+        (lambda: cell(page, "L0H1").click(), []),
+    ):
+        act()
+        settle(page)
+        assert [f"demo-attn-2l has no head {heads} instead." for heads in moved] == notices(page)
+        seen[page.url] = values(page)
+
+    steps, met = page.evaluate("history.length") - before, set()
+    for step in (*[-1] * steps, steps, -steps, *[1] * steps):
+        here = page.url
+        page.evaluate(f"history.go({step})")
+        expect(page).not_to_have_url(here)
+        settle(page)
+        assert ([], seen.get(page.url, values(page))) == (notices(page), values(page))
+        met.add(page.url)
+    assert {"L20H1", "L1H3", "L1H2", "L0H1"} <= {seen[each]["Head"] for each in met & seen.keys()}
+
+
+def notices(page):
+    """What the page says of settings that it does not show."""
+    return page.locator(".st-key-notice").get_by_test_id("stMarkdownContainer").all_inner_texts()
 
 
 def a_link_opens_in_its_place(page):

@@ -104,6 +104,18 @@ def test_what_is_printed(monkeypatch):
         picture(go.Figure(go.Table()), answer("kernel", head="L1H2"), "svg")
 
 
+@pytest.mark.parametrize("script", ["#!/bin/sh\nexec sleep 600\n", "#!/bin/sh\nexit 3\n", ""])
+def test_a_browser_that_draws_nothing(tmp_path, monkeypatch, script):
+    """It is not waited for without end, and the sentence names it; the empty one cannot be run."""
+    browser = tmp_path / "browser"
+    browser.write_text(script)
+    browser.chmod(0o755 if script else 0o644)
+    monkeypatch.setenv("BROWSER_PATH", str(browser))
+    monkeypatch.setattr(printing, "SECONDS", 1)
+    with pytest.raises(BadRequest, match=r"Expected a picture from .*browser' within 1 seconds"):
+        picture(go.Figure(go.Scatter(y=[1, 2])), answer("kernel", head="L1H2"), "svg")
+
+
 @pytest.mark.browser
 def test_a_picture_from_python(shipped_engine, tmp_path, monkeypatch):
     browser = find_browser()

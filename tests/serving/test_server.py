@@ -4,8 +4,10 @@ import functools
 import http.server
 import os
 import pwd
+import re
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -199,19 +201,42 @@ def test_a_stranger_at_the_usual_port(monkeypatch):
         assert served.find() is None
 
 
-def test_without_a_home(monkeypatch, tmp_path, capsys):
-    """The results go to a temporary folder, which is told once."""
+@pytest.fixture
+def homeless(monkeypatch, tmp_path):
+    """A user without an account and without a home, and where temporary files go."""
     for name in ("HOME", "POSKERNEL_CACHE"):
         monkeypatch.setenv(name, "")  # what it was comes back after the test
         monkeypatch.delenv(name)
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_home(homeless, capsys):
+    """The results go to a temporary folder, which is told once."""
     found = default_directory()
 
-    assert tmp_path == found.parent
+    assert homeless == found.parent
     assert found == default_directory() == Path.home()
     told = f"Results are kept in {found}, a temporary folder: set POSKERNEL_CACHE to keep them.\n"
     assert told == capsys.readouterr().err
+
+
+def test_a_dashboard_of_a_program_without_a_home(homeless, monkeypatch):
+    """Streamlit reads its settings below the home before it runs anything of ours."""
+    given, popen = [], subprocess.Popen
+
+    def start(*_, env, **more):
+        given.append(env)
+        return popen([sys.executable, "-c", ""])
+
+    monkeypatch.setattr(served.subprocess, "Popen", start)
+    monkeypatch.setattr(served, "_asked", lambda url: {} if given else None)
+    monkeypatch.setattr(served, "started", [])
+    served.serve().stop()
+    (env,) = given
+    assert str(homeless) == os.path.dirname(env["HOME"])
+    assert env["HOME"] == env["POSKERNEL_CACHE"]
 
 
 SETPRIV = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"]
@@ -223,12 +248,16 @@ for each in ("inh-caps", "ambient-caps", "bounding-set"):
 @pytest.mark.skipif(
     not shutil.which("setpriv") or os.getuid() != 0, reason="only root can become another user"
 )
-def test_a_user_without_an_account(tmp_path):
+@pytest.mark.parametrize("given", ["poskernel serve", "make app"])
+def test_a_user_without_an_account(tmp_path, given):
     """In a folder that cannot be written, without a home: the dashboard is there."""
+    recipe = r"^app:.*\n\t@\$\(BIN\)/python -m (.*) \$\(APP_ARGS\)$"
+    (made,) = re.findall(recipe, (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    words = made.split() if given == "make app" else ["poskernel_core", "serve"]
     port, log = free_port(), tmp_path / "log"
     tmp_path.chmod(0o777)
     ours = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-    serve = [*SETPRIV, *command("poskernel_core", "serve", "--port", str(port))]
+    serve = [*SETPRIV, *command(*words, "--port", str(port))]
     with running(serve, f"http://localhost:{port}/health", log, ours, "/"):
         pass
     told = log.read_text().split("\n\n")[0].strip()

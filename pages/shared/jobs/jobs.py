@@ -163,8 +163,9 @@ def _again(label: str, jobs: list[Job]) -> None:
 
 
 def _ask_again(jobs: list[Job]) -> None:
-    st.session_state[LEFT] = set()
-    st.session_state[AGAIN] = {job.key for job in jobs}
+    for job in jobs:
+        forget_cancel(job.plan.key)
+    st.session_state[AGAIN] = st.session_state.get(AGAIN, set()) | {job.key for job in jobs}
 
 
 def _leave(engine: Engine, jobs: list[Job]) -> None:
