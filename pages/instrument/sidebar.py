@@ -67,7 +67,7 @@ def choose(place: Place) -> Selection:
             query = one_of("Query position n (tokens)", queries, key="query", usual=usual)
             for key, (asked, default) in before.items():
                 if asked not in (None, default, state[key]):
-                    note_moved(key, asked, state[key], located.spec.name)
+                    note_moved(key, asked, state[key], located.title)
             log = st.multiselect(
                 "Logarithmic axes", default=LOG_AXES[:1], **linked("log", LOG_AXES)
             )

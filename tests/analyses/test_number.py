@@ -102,5 +102,7 @@ def test_a_count_says_nothing_of_chance(name):
     """How many of the heads are there by chance depends on how far they are above the limit."""
     values = np.full((7, 11), 0.9)
     known = result(values, 0.01 * values, 0 * values)
-    assert heads_at(known, name, "sink", 0.3).startswith("In 77 of 77 heads the sink is 0.3 or more;")
+    assert heads_at(known, name, "sink", 0.3).startswith(
+        "In 77 of 77 heads the sink is 0.3 or more;"
+    )
     assert "77 of 270 heads" == of_all(77, 270)
