@@ -60,6 +60,14 @@ class Params(Spec):
 
     called = "analysis"
 
+    @classmethod
+    def ends(cls, name: str) -> tuple[Any, Any]:
+        """Return the least and the largest number, or length of a text, that a field may have."""
+        field, known = cls.model_fields[name], ("ge", "le", "max_length")
+        told = {k: getattr(each, k) for each in field.metadata for k in known if hasattr(each, k)}
+        number = float if isinstance(field.default, float) else int
+        return number(told.get("ge", 0)), number(told.get("le", told.get("max_length")))
+
 
 class SkipParams(Params):
     """Parameters of questions that skip the first key positions."""

@@ -146,9 +146,9 @@ def entries() -> tuple[ModelEntry, ...]:
 def title_here(name: str) -> str:
     """Return what readers call the model that has a name here, without a look at the hub."""
     kept = _results_alone(name) if name in PACKAGED else None
-    return (
-        kept.title if kept else title_of(name, packaged_file(name) and PACKAGED[name].fingerprint)
-    )
+    if kept:
+        return kept.title
+    return PACKAGED[name].title if packaged_file(name) else name
 
 
 def name_in(text: str) -> str:
