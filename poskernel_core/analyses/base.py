@@ -53,6 +53,10 @@ Statistics = Mapping[str, StatisticsView]
 """The statistics that an answer is computed from, by role."""
 
 
+ENDS = ("ge", "le", "max_length")
+"""The bounds of a parameter, as pydantic calls them."""
+
+
 class Params(Spec):
     """Parameters of an analysis; every field becomes an option of the command line."""
 
@@ -63,9 +67,10 @@ class Params(Spec):
     @classmethod
     def ends(cls, name: str) -> tuple[Any, Any]:
         """Return the least and the largest number, or length of a text, that a field may have."""
-        field, known = cls.model_fields[name], ("ge", "le", "max_length")
-        told = {k: getattr(each, k) for each in field.metadata for k in known if hasattr(each, k)}
-        number = float if isinstance(field.default, float) else int
+        field, told = cls.model_fields[name], dict[str, Any]()
+        for each in field.metadata:
+            told |= {kind: getattr(each, kind) for kind in ENDS if hasattr(each, kind)}
+        number: Callable[[Any], Any] = float if isinstance(field.default, float) else int
         return number(told.get("ge", 0)), number(told.get("le", told.get("max_length")))
 
 
@@ -371,7 +376,7 @@ class ExperimentContext:
     """The model and tokens that an experiment gets.
 
     Attributes:
-        model: a loaded model (``models.LoadedModel``), not shared with others.
+        model: a :class:`poskernel_core.forward.loaded.LoadedModel`, not shared with others.
         windows: token ids of the run that the experiment reads, ``[text, pos]``.
         words: the text of each token of the first window; empty without a tokenizer.
         decode: token ids -> the text of each.

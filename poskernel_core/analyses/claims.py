@@ -97,7 +97,7 @@ class Claim:
     """What a number says of a head.
 
     Attributes:
-        predicate: what is claimed, as ``reading.PARTS`` lists it.
+        predicate: what is claimed, as :data:`reading.PARTS` lists it.
         text: a clause about the head, in which ``{it}`` or ``{its}`` stands for its name.
         number: the number that decides; None if it is exact.
         label: what a head is of which it holds: ``a sink``.
