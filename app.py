@@ -93,11 +93,11 @@ try:
     chosen = choose(place)
     st.session_state["selection"] = chosen
     st.set_page_config(
-        page_title=f"{place.title} · {chosen.cell} of {chosen.run.model.name} · PosKernel"
+        page_title=f"{place.title} · {chosen.cell} of {chosen.located.title} · PosKernel"
     )
     with note:
         draw_note(chosen.run.model.name)
-    words = f"{plain(chosen.run.model.name)} · {chosen.cell} · n = {chosen.query}"
+    words = f"{plain(chosen.located.title)} · {chosen.cell} · n = {chosen.query}"
     with above, st.expander(words, on_change="rerun", key="heads-above") as heads_above:
         if heads_above.open:
             draw_heads(chosen, "grid-above")

@@ -56,7 +56,7 @@ def _draw_grids(measure: Measure, *selections: Selection) -> None:
     found = []
     for number, (column, each) in enumerate(zip(st.columns(2), selections, strict=True)):
         with column:
-            st.markdown(f"**{plain(each.run.model.name)}** :small[at n = {each.query}]")
+            st.markdown(f"**{plain(each.located.title)}** :small[at n = {each.query}]")
             asked = measure.params(each)
             key, both = f"compute-model-{number}", ("model-0", "model-1")
             result = fetch_when_asked(measure.question, each.run, asked, key, *both)
@@ -119,7 +119,7 @@ def _draw_grid(
         None,
         found.only(measure.declared.value),
         measure.words(),
-        f"{capital(measure.declared.title)}: {selection.run.model.name}",
+        f"{capital(measure.declared.title)}: {selection.located.title}",
         draw,
     )
 
@@ -136,7 +136,7 @@ def _draw_depth(measure: Measure, *selections: Selection) -> None:
         result = results.fetch(MeasureByDepth, each.run, asked)
         if result is not None:
             found.append(result)
-            names.append(each.run.model.name)
+            names.append(each.located.title)
     if found:
         figure = partial(depth_figure, found, names)
         card("depth", figure, found[0], words.DEPTH, f"{measure.declared.title} by depth")

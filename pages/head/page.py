@@ -174,7 +174,7 @@ def wanted_key(selection: Selection) -> str:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    st.subheader(f"{selection.cell} of {plain(selection.run.model.name)}", anchor="head")
+    st.subheader(f"{selection.cell} of {plain(selection.located.title)}", anchor="head")
     try:
         missing = missing_experiments(selection)
         found = fetch_verdicts(selection, missing)

@@ -105,12 +105,13 @@ def lacking(place: Place, model: str) -> bool:
     if need is None:
         return False
     if st.session_state.get(LENT) == model:
-        told = f"{first} {need.why}, so this page shows {model}. Other pages return to {first}."
+        title = catalog.title_here(first)
+        told = f"{title} {need.why}, so this page shows {model}. Other pages return to {title}."
         st.info(plain(told), icon=":material/info:")  # a frame for one card has its own line
         return False
     if need.met(model):
         return False
-    say(f"{model} {need.why}.")
+    say(f"{catalog.title_here(model)} {need.why}.")
     st.button(
         f"Show {need.model} instead",
         key="lend",

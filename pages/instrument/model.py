@@ -27,6 +27,7 @@ def choose_model(place: Place) -> Located:
     unknown = asked not in names and not free
     name = st.selectbox(
         "Model",
+        format_func=catalog.title_here,
         accept_new_options=free,
         help="or type a hub name, directory or GGUF file"
         if free
@@ -34,10 +35,11 @@ def choose_model(place: Place) -> Located:
         **linked("model", [*names, asked] if unknown else names),
     )
     if name is None or (name not in names and not free):
+        titles = ", ".join(map(catalog.title_here, names))
         results.stop(
             f"The link asks for model {name!r}, which is not offered here. Choose one in the "
-            f"sidebar: {', '.join(names)}. The host of this server can add models with "
-            "POSKERNEL_MODELS, or allow all with POSKERNEL_ALLOW_ANY_MODEL=1."
+            f"sidebar: {titles}. The host of this server can add models with POSKERNEL_MODELS, or "
+            "allow all with POSKERNEL_ALLOW_ANY_MODEL=1."
         )
     if name != asked and lent_here(place, name):
         st.rerun()  # Back and Forward restore the model of the address

@@ -69,7 +69,7 @@ def choose(place: Place) -> Selection:
             offered: dict[str, list[Any]] = {"head": located.geometry.cells, "query": queries}
             for key, (asked, default) in before.items():
                 if asked not in (None, default, *offered[key]) and not restored():
-                    note_moved(key, asked, state[key], located.spec.name)
+                    note_moved(key, asked, state[key], located.title)
             log = st.multiselect(
                 "Logarithmic axes", default=LOG_AXES[:1], **linked("log", LOG_AXES)
             )

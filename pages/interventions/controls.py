@@ -53,14 +53,17 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any
     scores = params["stage"] == "scores"
     one, *more, last = st.columns([1, 1, 2] if scores else [1, 3], vertical_alignment="bottom")
     params["scale"] = one.number_input(
-        "Multiply by", step=0.5, value=defaults["scale"], **linked("scale", ends=(-10.0, 10.0))
+        "Multiply by",
+        step=0.5,
+        value=defaults["scale"],
+        **linked("scale", ends=InterventionParams.ends("scale")),
     )
     for two in more:
         params["strength"] = two.number_input(
             "Nats above the largest score",
             step=1.0,
             value=defaults["strength"],
-            **linked("strength", ends=(0.0, 100.0)),
+            **linked("strength", ends=InterventionParams.ends("strength")),
         )
     scope = last.selectbox(
         "What is multiplied",
@@ -258,17 +261,23 @@ def missing(params: dict[str, Any]) -> str:
     return ""
 
 
+def _whole(name: str, defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return what a field for a whole number takes, within the bounds of its parameter."""
+    least, most = InterventionParams.ends(name)
+    return fitted(name, range(least, most + 1), defaults[name])
+
+
 def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     left, right, last = st.columns([2, 2, 1], vertical_alignment="bottom")
     layers = range(selection.located.geometry.n_layers)
     places = ["in W_pos", *map(_before, layers)]
     place = left.selectbox("Averaged", **fitted_index("place", places, defaults["place"]))
-    group = right.slider("Positions per group", **fitted("group", range(1, 101), defaults["group"]))
+    group = right.number_input("Positions per group", **_whole("group", defaults))
     keep = last.number_input(
         "Spare the first positions",
         value=defaults["keep"],
         help="in later layers the first positions have huge vectors, which averaging would spread",
-        **linked("keep", ends=(0, 32)),
+        **linked("keep", ends=InterventionParams.ends("keep")),
     )
     return {
         "change": "average",
@@ -280,12 +289,11 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 
 def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     one, two, three = st.columns(3, vertical_alignment="bottom")
-    every = one.slider(
-        "Every k-th position, k =", **fitted("every", range(1, 21), defaults["every"])
-    )
+    every = one.number_input("Every k-th position, k =", **_whole("every", defaults))
     hint = "such as 0-3 or 0,2; empty: the first four"
     field = fitted_text("layers", defaults["layers"])
-    layers = two.text_input("In layers", help=hint, max_chars=1000, placeholder=hint, **field)
+    most = InterventionParams.ends("layers")[1]
+    layers = two.text_input("In layers", help=hint, max_chars=most, placeholder=hint, **field)
     stage = choose_stage(three, defaults)
     return {"change": "blind", "every": every, "layers": layers, "stage": stage}
 

@@ -114,7 +114,7 @@ def draw_curves(found: Result, chosen: Chosen, theirs: Result | None) -> None:
         for column, (name, (one, other)) in zip(st.columns(2), both.items(), strict=True):
             with column:
                 figure = partial(curves_figure, one, shown, chosen.over, beside=other)
-                card(name, figure, one, CURVES, f"{title}: {one.provenance['model']}")
+                card(name, figure, one, CURVES, f"{title}: {one.model_title}")
     table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
     if table.open:
         with table:

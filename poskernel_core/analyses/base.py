@@ -54,6 +54,10 @@ Statistics = Mapping[str, StatisticsView]
 """The statistics that an answer is computed from, by role."""
 
 
+ENDS = ("ge", "le", "max_length")
+"""The bounds of a parameter, as pydantic calls them."""
+
+
 class Params(Spec):
     """Parameters of an analysis; every field becomes an option of the command line."""
 
@@ -69,6 +73,15 @@ class Params(Spec):
             for name, field in cls.model_fields.items()
         }
         return [name for name, length in longest.items() if length == MAX_TEXT_CHARACTERS]
+
+    @classmethod
+    def ends(cls, name: str) -> tuple[Any, Any]:
+        """Return the least and the largest number, or length of a text, that a field may have."""
+        field, told = cls.model_fields[name], dict[str, Any]()
+        for each in field.metadata:
+            told |= {kind: getattr(each, kind) for kind in ENDS if hasattr(each, kind)}
+        number: Callable[[Any], Any] = float if isinstance(field.default, float) else int
+        return number(told.get("ge", 0)), number(told.get("le", told.get("max_length")))
 
 
 class SkipParams(Params):
@@ -377,7 +390,7 @@ class ExperimentContext:
     """The model and tokens that an experiment gets.
 
     Attributes:
-        model: a loaded model (``models.LoadedModel``), not shared with others.
+        model: a :class:`poskernel_core.forward.loaded.LoadedModel`, not shared with others.
         windows: token ids of the run that the experiment reads, ``[text, pos]``.
         words: the text of each token of the first window; empty without a tokenizer.
         decode: token ids -> the text of each.

@@ -97,7 +97,7 @@ class Claim:
     """What a number says of a head.
 
     Attributes:
-        predicate: what is claimed, as ``reading.ORDER`` lists it.
+        predicate: what is claimed, as :data:`reading.PARTS` lists it.
         text: a clause about the head, in which ``{it}`` or ``{its}`` stands for its name.
         number: the number that decides; None if it is exact.
         label: what a head is of which it holds: ``a sink``.
@@ -334,8 +334,7 @@ def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool 
     how = f"{'below ' if below else ''}{limit:g}{'' if below else ' or more'}"
     end = f"it is {_extreme(result, name, smallest=below)}"
     if count:
-        chance = by_chance(known) if name in result.errors else ""  # exact numbers have none
-        return f"{_in(result)} {count} {of}{chance} the {noun} is {how}; {end}."
+        return f"{_in(result)} {count} {of} the {noun} is {how}; {end}."
     return f"{_in(result)} none {of} is the {noun} {how}; {end}."
 
 
@@ -376,18 +375,8 @@ def _of_layer(result: Result) -> str:
 
 
 def of_all(count: int, total: int, noun: str = "head") -> str:
-    """Return ``41 of 270 heads (up to 7 by chance)``, or ``None of 32 heads``."""
-    text = f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
-    return f"{text}{by_chance(total)}" if count else text
-
-
-def by_chance(asked: int) -> str:
-    """Say how many of so many heads a claim may wrongly be made of; empty if hardly any.
-
-    A 95 % interval lies beyond the truth on one side in 2.5 of 100.
-    """
-    most = round(CHANCE / 2 * asked)
-    return f" (up to {most} by chance)" if most else ""
+    """Return ``41 of 270 heads``, or ``None of 32 heads``."""
+    return f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
 
 
 def pairs_apart(result: Result, alike: float, apart: float, pairs: str) -> str:

@@ -208,6 +208,11 @@ class Result:
         return interval(self.groups) if self.groups >= 2 else NORMAL
 
     @property
+    def model_title(self) -> str:
+        """What readers call the model; empty without provenance."""
+        return str(self.provenance.get("model_title") or self.provenance.get("model", ""))
+
+    @property
     def fingerprint(self) -> str:
         """A hash of everything that a figure of the result can show."""
         known = hashlib.blake2b(

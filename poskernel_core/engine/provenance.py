@@ -17,6 +17,7 @@ from poskernel_core.common.header import PassHeader, PlanHeader
 from poskernel_core.common.result import TOKENS, Result, texts_array
 from poskernel_core.common.specs import SCHEMA, RunSpec
 from poskernel_core.models.catalog import quantisation_of
+from poskernel_core.models.stored import title_of
 from poskernel_core.storage.encoding import Entry
 from poskernel_core.storage.store import Store
 
@@ -137,6 +138,14 @@ def to_entry(result: Result) -> Entry:
     return header, arrays
 
 
+def _titled(run: dict[str, Any]) -> dict[str, Any]:
+    """Return a provenance with the title of its model next to the name."""
+    if "model" not in run:
+        return run
+    title = title_of(run["model"], run.get("model_fingerprint"))
+    return {"model": run["model"], "model_title": title, **run}
+
+
 def from_entry(entry: Entry) -> Result | None:
     """Convert a store entry to a result; None if it has another layout."""
     header, arrays = entry
@@ -159,7 +168,7 @@ def from_entry(entry: Entry) -> Result | None:
             units={name: header["units"][name] for name in axes},
             labels={name: tuple(words) for name, words in header["labels"].items()},
             texts={name: texts_array(text) for name, text in header["texts"].items()},
-            provenance=header["provenance"],
+            provenance=_titled(header["provenance"]),
             **parts,
         )
         return question.shown(result) if question else result

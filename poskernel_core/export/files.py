@@ -30,6 +30,9 @@ FOLDER = files(__name__.rpartition(".")[0])
 COLUMN_NAMES = {"query": "n"}
 """Names of axes in tables, where these differ from the names in results."""
 
+FIXED = ("model", "model_title", "layer", "head", "n")
+"""What every row of a table says of its result, if that is known."""
+
 RUN_FIELDS = (
     "model_fingerprint",
     "corpus_fingerprint",
@@ -79,6 +82,7 @@ def identity(result: Result) -> dict[str, Any]:
     compared = result.axes.get("heads") == ("pin",)
     known = {
         "model": run.get("model"),
+        "model_title": result.model_title or None,
         "revision": (run.get("revision") or "main") if run else None,
         "fingerprint": str(run.get("model_fingerprint", ""))[:12] or None,
         "question": result.analysis,
@@ -96,6 +100,13 @@ def identity(result: Result) -> dict[str, Any]:
         "date": run.get("date"),
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def _titled(result: Result) -> dict[str, Any]:
+    """Return the identity for readers: the model is called by its title."""
+    about = identity(result)
+    title = about.pop("model_title", None)
+    return about | ({"model": title} if title else {})
 
 
 def typed_start(result: Result) -> str:
@@ -140,7 +151,7 @@ def file_stem(result: Result, name: str) -> str:
 
 def caption(result: Result) -> str:
     """Return one line with a result's identity and origin."""
-    about = identity(result)
+    about = _titled(result)
     weights, apart = about.pop("weights", ""), ("layer", "head", "heads")
     shown = [f"{name} {value}" for name, value in about.items() if name not in apart]
     told = ", ".join(filter(None, [_head(about), *shown, weights]))
@@ -149,7 +160,7 @@ def caption(result: Result) -> str:
 
 def signature(result: Result) -> str:
     """Return what a result is of in one line: model, head, position, run and version."""
-    about = identity(result)
+    about = _titled(result)
     revision = "" if about.get("revision") in (None, "main") else f"revision {about['revision']}"
     place = f"n = {about['n']}" if "n" in about else ""
     run = [f"corpus {about['corpus']}"] if "corpus" in about else []
@@ -166,7 +177,7 @@ def caption_and_errors(result: Result) -> str:
 
 def citation(result: Result, title: str) -> str:
     """Return a citation of a figure as plain text."""
-    about = identity(result)
+    about = _titled(result)
     places = ", ".join(_places(about))
     of = f"{about.get('model', '')}, revision {about.get('revision', 'main')}"
     return (
@@ -178,7 +189,7 @@ def citation(result: Result, title: str) -> str:
 
 def bibtex(result: Result, title: str) -> str:
     """Return a citation of a figure as an entry for BibTeX."""
-    about = identity(result)
+    about = _titled(result)
     date = str(about.get("date", ""))
     note = f"revision {about.get('revision', 'main')}, run {about['run']}, {date[:10]}"
     fields = {
@@ -281,7 +292,7 @@ def _rows(result: Result) -> Iterator[Record]:
     Texts along some of these axes, in the same order, are further columns.
     """
     about = identity(result)
-    fixed = {name: about[name] for name in ("model", "layer", "head", "n") if name in about}
+    fixed = {name: about[name] for name in FIXED if name in about}
     tables: dict[tuple[str, ...], list[str]] = {}
     for name in result.values:
         if axes := result.axes[name]:
@@ -317,7 +328,7 @@ def to_html(
     from them have the figure's ``name``; so has the heading without a ``title``. ``code`` is the
     cell that goes on from the figure.
     """
-    config, plotly, about = chart_config(file_stem(result, name)), True, identity(result)
+    config, plotly, about = chart_config(file_stem(result, name)), True, _titled(result)
     places = [_head(about), f"n = {about['n']}" if "n" in about else ""]
     whose = ", ".join([str(about.get("model", PACKAGE)), *filter(None, places)])
     drawn = []

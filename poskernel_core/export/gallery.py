@@ -79,7 +79,7 @@ def _index(shown: GalleryRun) -> str:
     found = shown.verdicts
     layers, heads = found.texts["verdict"].shape
     return PAGE.render(
-        model=found.provenance["model"],
+        model=found.model_title,
         about=_about(found, "Attention heads"),
         measures=list(zip(found.words("measure"), found.words("unit"), strict=True)),
         layers=layers,
@@ -146,7 +146,7 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
     }  # fmt: skip
     before, after = (head_name(*each) if each else None for each in near)
     return PAGE.render(
-        model=one.provenance["model"],
+        model=one.model_title,
         cell=head_name(layer, head),
         before=before,
         after=after,

@@ -15,7 +15,7 @@ def hub_card(
 ) -> Iterator[tuple[str, str | bytes]]:
     """Yield the names and contents of all files of a data set: answers of one run, by title."""
     known = identity(measures)
-    model = str(known["model"])
+    model = str(known["model_title"])
     title = f"Position in the attention heads of {model.rstrip('/').rpartition('/')[2]}"
     card = template("hub_card.md").render(
         title=title,

@@ -19,6 +19,7 @@ TEXT: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 RUN: dict[str, tuple[str, ...]] = {
     "model": (),
+    "model_title": (),
     "revision": ("null",),
     "model_fingerprint": (),
     "corpus": (),

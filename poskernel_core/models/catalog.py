@@ -46,6 +46,7 @@ from poskernel_core.models.stored import (
     packaged_file,
     read,
     stored_models,
+    title_of,
 )
 from poskernel_core.models.tokenizer_files import (
     first_files,
@@ -100,6 +101,11 @@ class Located:
     away: str = ""
     positions: PositionUse | None = None
 
+    @property
+    def title(self) -> str:
+        """What readers call the model."""
+        return title_of(self.spec.name, self.spec.fingerprint)
+
     def usual_positions(self, context: int, *also: int) -> tuple[int, ...]:
         """Return the query positions that a run records by default, and ``also``.
 
@@ -138,6 +144,14 @@ def entries() -> tuple[ModelEntry, ...]:
         if name and name not in listed:
             listed[name] = ModelEntry(name, "", "", "")
     return tuple(listed.values())
+
+
+def title_here(name: str) -> str:
+    """Return what readers call the model that has a name here, without a look at the hub."""
+    kept = _results_alone(name) if name in PACKAGED else None
+    if kept:
+        return kept.title
+    return PACKAGED[name].title if packaged_file(name) else name
 
 
 def name_in(text: str) -> str:

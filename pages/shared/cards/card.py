@@ -177,7 +177,7 @@ def provenance_line(result: Result) -> str:
     error = run["dtype_error"]
     precision = run["dtype"] + (f" (relative error {error:.1e})" if error else "")
     return (
-        f"**{plain(run['model'])}**, revision {plain(revision)}, "
+        f"**{plain(result.model_title)}**, revision {plain(revision)}, "
         f"fingerprint `{run['model_fingerprint'][:12]}`. Corpus **{plain(run['corpus'])}**: "
         f"{counted(run['windows'], 'window')} of {counted(run['context'], 'token')}, "
         f"start token {typed_start(result) or ('first' if run['start_token'] else 'absent')}, "

@@ -7,10 +7,10 @@ import streamlit as st
 
 from pages.shared.selection.fit import fitted, linked
 from pages.shared.selection.selection import Selection
+from poskernel_core.analyses.induction.spec import PairsParams
 from poskernel_core.analyses.random_tokens.params import SAMPLE_COUNTS, first_samples
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import RunSpec
-from poskernel_core.data.layouts import MAX_CANDIDATES
 
 MIN_CONTEXT = 11
 ABLATIONS: Final[dict[str, str]] = {"zero ablation": "zero", "uniform attention": "uniform"}
@@ -65,18 +65,19 @@ def choose_number(place: Any, label: str, options: range, key: str, default: int
 
 def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
     """Draw the length, the first pair's position and the number of candidates."""
-    longest = min(512, selection.located.geometry.n_ctx)
+    (least, most), farthest = PairsParams.ends("length"), PairsParams.ends("first")[1]
+    longest = min(most, selection.located.geometry.n_ctx)
     one, two, three = st.columns(3)
     candidates = three.number_input(
         "Candidates",
         value=2,
         help="two: [A][B] … [A][C] … [A]; three: [A][B] [A][C] … [A][D] … [A]",
-        **linked("candidates", ends=(1, MAX_CANDIDATES)),
+        **linked("candidates", ends=PairsParams.ends("candidates")),
     )
     fewest = 2 * candidates + 1 + draws.run.start_token
-    lengths = range(fewest, longest + 1)
+    lengths = range(max(least, fewest), longest + 1)
     length = choose_number(one, "Length (tokens)", lengths, "length", 13)
-    places = range(int(draws.run.start_token), length - 2 * candidates)
+    places = range(int(draws.run.start_token), min(length - 2 * candidates, farthest + 1))
     first = choose_number(two, "Position of the first [A] (tokens)", places, "first", 2)
     return {"length": length, "first": first, "candidates": candidates}
 

@@ -19,6 +19,7 @@ from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.rounding import counted
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
+from poskernel_core.models.stored import title_of
 
 TICK_SECONDS = 0.5
 LEFT: Final = "cancelled-here"
@@ -119,8 +120,9 @@ def _draw_progress(job: Job, so_far: str, shown: bool) -> None:
     else:
         text = f"{job.note}: {job.done} of {job.total}{pace}"
     if not shown:
-        subject, model = job.plan.question.noun_phrase, job.plan.run.model.name
-        st.markdown(f"**Computing {subject} for {plain(model)}**")
+        subject, model = job.plan.question.noun_phrase, job.plan.run.model
+        title = title_of(model.name, model.fingerprint)
+        st.markdown(f"**Computing {subject} for {plain(title)}**")
     st.progress(share, text=so_far + text)
     if not shown:
         st.caption(

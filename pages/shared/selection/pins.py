@@ -96,7 +96,7 @@ def pinned_cells(selection: Selection) -> list[str]:
 
 def of_run(pin: Pin) -> str:
     """Return the model and run of a pinned head in words."""
-    return " ".join(filter(None, [pin.model, pin.settings]))
+    return " ".join(filter(None, [catalog.title_here(pin.model), pin.settings]))
 
 
 def add_pins(*pins: Pin) -> None:

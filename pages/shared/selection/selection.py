@@ -30,7 +30,8 @@ class Selection:
         """Return in one line which head and position of which run are selected."""
         run = self.run
         read = f"{counted(run.windows, 'window')} of {counted(run.context, 'token')}"
-        return f"{run.model.name}, {self.cell}, n = {self.query}, corpus {run.corpus.name}, {read}"
+        at = f"{self.cell}, n = {self.query}, corpus {run.corpus.name}, {read}"
+        return f"{self.located.title}, {at}"
 
     def of(self, found: Result) -> Result:
         """Return the selected head's part of a result on all heads."""

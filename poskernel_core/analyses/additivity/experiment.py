@@ -55,7 +55,7 @@ def shift_places(context: int, first: int, length: int, shifts: int) -> np.ndarr
 def additivity(
     subject: ExperimentContext, statistics: Statistics, params: AdditivityParams, progress: Progress
 ) -> Result:
-    """Run every passage at every place; see :class:`~poskernel_core.analyses.Additivity`."""
+    """Run every passage at every place; see :class:`spec.Additivity`."""
     first, length = int(subject.start_token), params.passage_length
     texts, context = subject.windows[:, : first + length], subject.windows.shape[1]
     if texts.shape[1] < first + length or len(texts) < 2:

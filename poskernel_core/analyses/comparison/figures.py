@@ -141,4 +141,4 @@ def depth_figure(found: Sequence[Result], names: Sequence[str]) -> go.Figure:
 
 def one_depth_figure(found: Result) -> go.Figure:
     """Draw a measure by depth in one model."""
-    return depth_figure([found], [str(found.provenance["model"])])
+    return depth_figure([found], [found.model_title])

@@ -104,7 +104,7 @@ class Pin:
     @property
     def label(self) -> str:
         """The head, its model and its run's special settings, for a legend."""
-        return " ".join(filter(None, [self.cell, self.model, self.settings]))
+        return " ".join(filter(None, [self.cell, catalog.title_here(self.model), self.settings]))
 
 
 def read_pins(text: str) -> list[Pin]:

@@ -181,7 +181,7 @@ def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
     first = provenances[0]
     told = {
         name: ", ".join(dict.fromkeys(str(each.get(name) or "main") for each in provenances))
-        for name in ("model", "revision", "corpus", "context", "windows", "dtype")
+        for name in ("model", "model_title", "revision", "corpus", "context", "windows", "dtype")
         if len({str(each.get(name)) for each in provenances}) > 1
     }
     rounded = dict.fromkeys(each.get("quantisation") for each in provenances)

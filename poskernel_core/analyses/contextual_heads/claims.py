@@ -12,7 +12,6 @@ from poskernel_core.analyses.claims import (
     Passes,
     Rules,
     at_limit,
-    by_chance,
     heads_at,
     number_of,
     param,
@@ -86,8 +85,8 @@ def _contextual(result: Result) -> str:
     if not count:
         return ""
     return (
-        f"{count:,} of {counted(heads, 'head')}{by_chance(heads)} {'is' if count == 1 else 'are'} "
-        f"contextual: by position they spread over {param(result, 'broad'):g} tokens or more, and "
+        f"{count:,} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} contextual: "
+        f"by position they spread over {param(result, 'broad'):g} tokens or more, and "
         f"their softmax denominator varies by less than {param(result, 'steady'):g} of its mean."
     )
 

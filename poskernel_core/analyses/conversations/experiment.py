@@ -57,7 +57,7 @@ def attention_by_class(
     params: ConversationParams,
     progress: Progress,
 ) -> Result:
-    """Run the conversations; see :class:`.spec.Conversations`."""
+    """Run the conversations; see :class:`spec.Conversations`."""
     run, located = subject.run, subject.model.located
     if (tokenizer := load_tokenizer(located)) is None:
         raise BadRequest(NONE_THERE)

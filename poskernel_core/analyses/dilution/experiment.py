@@ -70,7 +70,7 @@ def longer_contexts(
     params: longer.LongerContextsParams,
     progress: Progress,
 ) -> Result:
-    """Run every text in every context; see :class:`LongerContexts`."""
+    """Run every text in every context; see :class:`longer.LongerContexts`."""
     start = int(subject.start_token)
     texts = formulas.long_texts(subject.windows, start, longer.FACTORS[-1])
     length = subject.windows.shape[1]

@@ -34,7 +34,7 @@ def induction_scores(
     params: spec.InductionScoresParams,
     progress: Progress,
 ) -> Result:
-    """Run the sequences; see :class:`~poskernel_core.analyses.InductionScores`."""
+    """Run the sequences; see :class:`spec.InductionScores`."""
     period, first = params.period, int(subject.start_token)
     layout = twice_layout(period, subject.start_token)
     count = sampled.steps(progress, params.samples)
@@ -92,7 +92,7 @@ def induction_recency(
     params: spec.RecencyParams,
     progress: Progress,
 ) -> Result:
-    """Run every row; see :class:`~poskernel_core.analyses.InductionRecency`."""
+    """Run every row; see :class:`spec.InductionRecency`."""
     start, layers = subject.start_token, subject.model.geometry.n_layers
     seconds = second_positions(params.length, params.first, params.candidates, start)
     sampled.check_size(subject, params.length, MAX_CELLS, rows=len(seconds))
@@ -158,7 +158,7 @@ def recency_patterns(
     params: spec.RecencyPatternsParams,
     progress: Progress,
 ) -> Result:
-    """Run one row; see :class:`~poskernel_core.analyses.RecencyPatterns`."""
+    """Run one row; see :class:`spec.RecencyPatterns`."""
     sampled.check_size(subject, params.length, MAX_CELLS)
     count = sampled.steps(progress, params.samples + sampled.measured(params))
     edit, _ = sampled.ablations(subject, params, params.length, count)
@@ -187,7 +187,7 @@ RISES = {"probability": "probability_rise", "attention_last": "attention_rise"}
 def norm_cause(
     subject: ExperimentContext, statistics: Statistics, params: NormCauseParams, progress: Progress
 ) -> Result:
-    """Run every sequence twice; see :class:`~poskernel_core.analyses.NormCause`."""
+    """Run every sequence twice; see :class:`induction.norm_cause.NormCause`."""
     start, samples = subject.start_token, params.samples
     seconds = second_positions(params.length, params.first, params.candidates, start)
     switches = {name: getattr(params, name) for name in Ablations.model_fields}

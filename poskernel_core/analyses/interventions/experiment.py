@@ -34,7 +34,7 @@ def intervene(
     params: InterventionParams,
     progress: Progress,
 ) -> Result:
-    """Run the prompt clean and changed; see :class:`~poskernel_core.analyses.Intervention`."""
+    """Run the prompt clean and changed; see :class:`spec.Intervention`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     edit = build_edit(subject, statistics, params)
@@ -132,7 +132,7 @@ def _candidates(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
 def average(
     subject: ExperimentContext, statistics: Statistics, params: AveragingParams, progress: Progress
 ) -> Result:
-    """Run every window with every group size; see :class:`~poskernel_core.analyses.Averaging`."""
+    """Run every window with every group size; see :class:`spec.Averaging`."""
     sizes = (1, *GROUP_SIZES)
     edits = [averaging_edit(subject, statistics, params, size) for size in sizes]
 

@@ -355,7 +355,7 @@ def kernel_only_cost(
     params: spec.KernelOnlyCostParams,
     progress: Progress,
 ) -> Result:
-    """Estimate the costs of all heads, and compute some; see :class:`KernelOnlyCost`."""
+    """Estimate the costs of all heads, and compute some; see :class:`spec.KernelOnlyCost`."""
     texts = divided(subject, params)
     fixed = fixed_of(subject, texts, params.skip, progress)
     estimated = estimated_costs(subject, texts.loss, fixed, params.draws, progress)
@@ -379,7 +379,7 @@ def kernel_only_head(
     params: spec.KernelOnlyHeadParams,
     progress: Progress,
 ) -> Result:
-    """Compute the exact costs of one head; see :class:`KernelOnlyHead`."""
+    """Compute the exact costs of one head; see :class:`spec.KernelOnlyHead`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     check_heads(geometry, [cell])
@@ -399,7 +399,7 @@ def heads_replaced(
     params: spec.HeadsReplacedParams,
     progress: Progress,
 ) -> Result:
-    """Run the model with more and more heads replaced; see :class:`HeadsReplaced`."""
+    """Run the model with more and more heads replaced; see :class:`spec.HeadsReplaced`."""
     texts, geometry = divided(subject, params), subject.model.geometry
     fixed = fixed_of(subject, texts, params.skip, progress)
     few = texts.kernels[: len(texts.loss)]

@@ -20,7 +20,6 @@ from poskernel_core.analyses.claims import (
     at_limit,
     at_query,
     beyond,
-    by_chance,
     has,
     heads_at,
     heads_range,
@@ -116,7 +115,7 @@ def _kinds(result: Result) -> str:
         return ""
     count = int(local.sum())
     return (
-        f"{count:,} of {counted(heads, 'head')}{by_chance(heads)} {'is' if count == 1 else 'are'} "
+        f"{count:,} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} "
         f"local{at_query(result)} ({mass:g} or more of the kernel in the last {last}), and "
         f"{uniform.sum():,} uniform (effective token count {share:g} or more of the visible keys)."
     )

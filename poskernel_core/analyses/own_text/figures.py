@@ -113,7 +113,7 @@ def all_heads_figure(result: Result) -> go.Figure:
     figure.update_yaxes(constrain="domain")
     return set_title(
         figure,
-        f"Attention of all heads of {result.provenance['model']} on the text (square-root scale)",
+        f"Attention of all heads of {result.model_title} on the text (square-root scale)",
     )
 
 

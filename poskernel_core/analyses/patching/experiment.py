@@ -134,7 +134,7 @@ class _Pair(Observer):
 def patch_heads(
     subject: ExperimentContext, statistics: Statistics, params: spec.PatchParams, progress: Progress
 ) -> Result:
-    """Put every head of one prompt into the run of the other; see :class:`PatchHeads`."""
+    """Put every head of one prompt into the run of the other; see :class:`spec.PatchHeads`."""
     geometry, what = subject.model.geometry, params.what
     pair, layers = _Pair(subject, params, [what]), geometry.with_heads
     effect, attribution = np.full((2, geometry.n_layers, geometry.n_heads), np.nan)
@@ -161,7 +161,7 @@ def patch_positions(
     params: spec.PatchPositionsParams,
     progress: Progress,
 ) -> Result:
-    """Put a head, or a layer, into the other run by position; see :class:`PatchPositions`."""
+    """Put a head, or a layer, into the other run by position; see :class:`spec.PatchPositions`."""
     geometry, what = subject.model.geometry, params.what
     found = re.fullmatch(r"[Ll]([0-9]{1,6})", params.head.strip())
     if found and int(found[1]) in geometry.with_heads:

@@ -9,7 +9,6 @@ from poskernel_core.analyses.claims import (
     Claim,
     Head,
     Rules,
-    by_chance,
     heads_at,
     most,
     number_of,
@@ -76,8 +75,7 @@ def _every(result: Result) -> str:
         return "No shares are given for any head: none has a positional score to explain."
     return (
         f"Of {counted(known, 'head')} with a positional score, {sure or 'none'} "
-        f"{'gets' if sure == 1 else 'get'} more than half of it from one "
-        f"component{by_chance(known)}."
+        f"{'gets' if sure == 1 else 'get'} more than half of it from one component."
     )
 
 

@@ -230,7 +230,7 @@ def _shares(
 
 
 def kind_of(name: str) -> str:
-    """Return the value of :data:`KINDS` that a component counts to."""
+    """Return the value of :data:`spec.KINDS` that a component counts to."""
     return KIND_OF.get(name, "heads_share" if layer_of(name) >= 0 else "mlps_share")
 
 
@@ -240,7 +240,7 @@ def all_heads(
     params: spec.PositionSourcesParams,
     progress: Progress,
 ) -> Result:
-    """Run the texts up to each layer; see :class:`~.spec.PositionSources`."""
+    """Run the texts up to each layer; see :class:`spec.PositionSources`."""
     geometry = subject.model.geometry
     layers = geometry.with_heads
     texts = _Texts(subject, statistics["main"], params)
@@ -309,7 +309,7 @@ def one_head(
     params: spec.HeadSourcesParams,
     progress: Progress,
 ) -> Result:
-    """Run the texts up to one head's layer; see :class:`~.spec.HeadSources`."""
+    """Run the texts up to one head's layer; see :class:`spec.HeadSources`."""
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     if geometry.reason(layer):

@@ -111,7 +111,7 @@ def position_vs_token(
     params: spec.PositionVsTokenParams,
     progress: Progress,
 ) -> Result:
-    """Run the three conditions; see :class:`~poskernel_core.analyses.PositionVsToken`."""
+    """Run the three conditions; see :class:`spec.PositionVsToken`."""
     check_size(subject, params.length, MAX_CELLS)
     layout = random_layout(params.length, subject.start_token)
     rotary = subject.model.geometry.scheme != "learned"  # positions are in queries and keys
@@ -181,7 +181,7 @@ def position_zero(
     params: spec.PositionZeroParams,
     progress: Progress,
 ) -> Result:
-    """Run the three cases; see :class:`~poskernel_core.analyses.PositionZero`."""
+    """Run the three cases; see :class:`spec.PositionZero`."""
     assert subject.source is not None
     lacking = subject.source.start is None
     count = steps(progress, (len(CASES) - lacking) * params.samples)

@@ -11,7 +11,6 @@ from poskernel_core.analyses.claims import (
     Head,
     Number,
     at_limit,
-    by_chance,
     has,
     heads_at,
     listed,
@@ -90,7 +89,7 @@ def _heads(result: Result) -> str:
         return ""
     parts = [f"{FOLLOWS[name]} in {sure[name] or 'none'}" for name in known]
     return (
-        f"Among {counted(count, 'head')}{by_chance(count)} with a sink, it follows "
+        f"Among {counted(count, 'head')} with a sink, it follows "
         f"{', '.join(parts)} (effect {EFFECT:g} or more)."
     )
 

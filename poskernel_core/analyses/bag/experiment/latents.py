@@ -29,7 +29,7 @@ def neuron_latents(
     params: NeuronLatentsParams,
     progress: Progress,
 ) -> Result:
-    """Decompose a neuron; see :class:`~poskernel_core.analyses.NeuronLatents`."""
+    """Decompose a neuron; see :class:`bag.neuron.NeuronLatents`."""
     main = statistics["main"]
     progress(0, 2)
     bag = bag_of(subject, main, params, params.neuron)

@@ -95,7 +95,7 @@ def bag_of(
 def neuron(
     subject: ExperimentContext, statistics: Statistics, params: NeuronParams, progress: Progress
 ) -> Result:
-    """Return a neuron's contributions; see :class:`~poskernel_core.analyses.Neuron`."""
+    """Return a neuron's contributions; see :class:`bag.neuron.Neuron`."""
     main = statistics["main"]
     progress(0, 1)
     bag = bag_of(subject, main, params, params.neuron)
@@ -138,7 +138,7 @@ def neuron_trace(
     params: NeuronTraceParams,
     progress: Progress,
 ) -> Result:
-    """Return both pre-activations; see :class:`~poskernel_core.analyses.NeuronTrace`."""
+    """Return both pre-activations; see :class:`bag.neuron.NeuronTrace`."""
     main = statistics["main"]
     progress(0, 1)
     tokens = torch.from_numpy(_text(subject, params))
@@ -217,7 +217,7 @@ def extended_embedding(
     params: ExtendedEmbeddingParams,
     progress: Progress,
 ) -> Result:
-    """Return the nearest tokens; see :class:`~poskernel_core.analyses.ExtendedEmbedding`."""
+    """Return the nearest tokens; see :class:`bag.neuron.ExtendedEmbedding`."""
     main = statistics["main"]
     progress(0, 1)
     word = token_id(subject, params.word)
@@ -254,7 +254,7 @@ def word_neurons(
     params: WordNeuronsParams,
     progress: Progress,
 ) -> Result:
-    """Return the neurons of some words; see :class:`~poskernel_core.analyses.WordNeurons`."""
+    """Return the neurons of some words; see :class:`bag.neuron.WordNeurons`."""
     main = statistics["main"]
     progress(0, 1)
     if subject.encode is None or not params.words.split():

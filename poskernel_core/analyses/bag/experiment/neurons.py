@@ -136,7 +136,7 @@ def contextual_neurons(
     params: ContextualNeuronsParams,
     progress: Progress,
 ) -> Result:
-    """Rank all neurons; see :class:`~poskernel_core.analyses.ContextualNeurons`."""
+    """Rank all neurons; see :class:`bag.contextual_neurons.ContextualNeurons`."""
     main = statistics["main"]
     texts = torch.from_numpy(first_in_equal_groups(subject.windows, params.first_windows))
     count = steps(progress, len(texts))

@@ -79,7 +79,7 @@ def relative_spread(count: float, mean: np.ndarray, square: np.ndarray) -> np.nd
 def contextual_heads(
     subject: ExperimentContext, statistics: Statistics, params: ContextualParams, progress: Progress
 ) -> Result:
-    """Run every window; see :class:`~poskernel_core.analyses.ContextualHeads`."""
+    """Run every window; see :class:`spec.ContextualHeads`."""
     assert subject.source is not None
     main = statistics["main"]
     geometry = subject.model.geometry

@@ -26,7 +26,7 @@ def denominators(
     params: DenominatorsParams,
     progress: Progress,
 ) -> Result:
-    """Run every window at every position; see :class:`~poskernel_core.analyses.Denominators`."""
+    """Run windows at every position; see :class:`contextual_heads.denominators.Denominators`."""
     main = statistics["main"]
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)

@@ -29,7 +29,7 @@ def token_weights(
     params: TokenWeightsParams,
     progress: Progress,
 ) -> Result:
-    """Score every token; see :class:`~poskernel_core.analyses.TokenWeights`."""
+    """Score every token; see :class:`contextual_heads.denominators.TokenWeights`."""
     main = statistics["main"]
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)

@@ -28,7 +28,7 @@ def random_attention(
     params: RandomAttentionParams,
     progress: Progress,
 ) -> Result:
-    """Run the sequences; see :class:`~poskernel_core.analyses.RandomAttention`."""
+    """Run the sequences; see :class:`spec.RandomAttention`."""
     length, layers = params.length, subject.model.geometry.n_layers
     sampled.check_size(subject, length, MAX_CELLS)
     count = sampled.steps(progress, params.samples + sampled.measured(params))
