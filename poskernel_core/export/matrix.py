@@ -8,6 +8,7 @@ import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -82,7 +83,7 @@ class Matrix:
         signed = bool((finite < 0).any())
         is_share = not signed and bool((finite <= 1.01).all())
         tops = [_top(seen[:, head], is_share) for head in range(count)]
-        planes = numbers.astype("<f4").view(np.uint8).reshape(-1, 4).T
+        planes = numbers.astype("<f4", order="C").view(np.uint8).reshape(-1, 4).T
         return {
             "numbers": base64.b64encode(zlib.compress(planes.tobytes(), 1)).decode(),
             "parts": [*self.parts],
@@ -119,10 +120,11 @@ def matrix(pattern: Any, tokens: Sequence[str], *, names: Sequence[str] | None =
 
     Args:
         pattern: numbers ``[query, key]``, ``[head, query, key]`` or ``[layer, head, query, key]``
-            (torch tensor, NumPy array, or lists of them): shares of attention, scores, or
+            (torch tensor, NumPy array, frame, or lists of them): shares of attention, scores, or
             differences, in any unit. Numbers below 0 have a colour of their own. Minus infinity is
-            a masked pair. The axis of a batch of one text, in front of the heads, is dropped. Parts
-            of a sum, ``{"sum": s, "position": a, "content": c}``, are shown one at a time.
+            a masked pair, as is what a masked array masks. The axis of a batch of one text, in
+            front of the heads, is dropped. Parts of a sum,
+            ``{"sum": s, "position": a, "content": c}``, are shown one at a time.
         tokens: a string per position; queries and keys are the same tokens.
         names: a name per head (default: ``H0``, or ``L0H0`` with layers).
 
@@ -180,6 +182,8 @@ def _numbers(given: Any, name: str) -> np.ndarray:
     """Return a tensor, an array or lists of them as an array of 32 bits."""
     try:
         found = np.asarray(_plain(given))
+        if found.dtype.kind == "O" and all(isinstance(each, Real) for each in found.flat):
+            found = found.astype(float)
         if found.dtype.kind not in "fiub" and found.dtype.name != "bfloat16":
             raise TypeError(f"{found.dtype} {[*found.shape]}")
         with np.errstate(over="ignore"):
@@ -193,10 +197,13 @@ def _numbers(given: Any, name: str) -> np.ndarray:
 
 def _plain(given: Any) -> Any:
     if hasattr(given, "detach"):
-        there = given.detach().cpu()
+        there = given.detach().cpu().to_dense().resolve_neg()
         return (there.float() if there.is_floating_point() else there).numpy()
+    if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "fiub":
+        return given.astype(float).filled(-np.inf)
     if isinstance(given, Sequence) and not isinstance(given, str):
-        nested = len(given) and (hasattr(given[0], "detach") or isinstance(given[0], list | tuple))
+        kinds = list | tuple | np.ndarray
+        nested = len(given) and (hasattr(given[0], "detach") or isinstance(given[0], kinds))
         return [_plain(each) for each in given] if nested else given
     return given
 

@@ -10,7 +10,7 @@ from transformers.models.gpt2.modeling_gpt2 import GPT2MLP
 
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.adapters import own_attention, release
-from poskernel_core.forward.loaded import LoadedModel
+from poskernel_core.forward.loaded import LoadedModel, choose_attention
 from poskernel_core.forward.precision import EXACT
 from poskernel_core.forward.proof import TOLERANCE, Patterns, beyond_windows
 from poskernel_core.models.tokenizers import load_tokenizer
@@ -55,7 +55,7 @@ def _twin(model: LoadedModel) -> PreTrainedModel:
             vars(part)[f"{hooks}_with_kwargs"].clear()
         release(part)
     if not own_attention(model.geometry.architecture):
-        twin.set_attn_implementation("eager")
+        choose_attention(twin, "eager")
     return twin
 
 

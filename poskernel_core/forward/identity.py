@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from accelerate.utils import align_module_device
 from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from poskernel_core.common.specs import digest
 from poskernel_core.forward.configuration import build
@@ -74,9 +75,21 @@ def _that_matter(value: Any) -> Any:
 
 
 def _marks(module: nn.Module) -> Iterator[str]:
-    """Yield what else changes the numbers of a model: adapters, hooks, angles in 16 bits."""
+    """Yield what else changes the numbers of a model: adapters, hooks, angles in 16 bits.
+
+    A copied layer has a configuration of its own, and computes as in its first place (without
+    rotation, say): where there is one, the settings of all parts count.
+    """
     yield from own_hooks(module)
+    owners: list[Any] = [
+        p for p in module.modules() if isinstance(vars(p).get("config"), PreTrainedConfig)
+    ]
+    of_models = {id(part.config) for part in owners if isinstance(part, PreTrainedModel)}
+    copied = any(id(part.config) not in of_models for part in owners)
     for path, part in module.named_modules():
+        if copied:
+            own = {k: v for k, v in vars(part).items() if isinstance(v, int | float | str)}
+            yield f"{path}: {sorted(own.items() - {('training', part.training)})}"
         if type(part).__module__.startswith("peft.") and hasattr(part, "active_adapters"):
             named = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
             yield f"{path}: {[str(getattr(part, name, None)) for name in named]}"

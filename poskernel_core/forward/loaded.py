@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
@@ -303,10 +303,19 @@ def positions_of(module: PreTrainedModel) -> nn.Embedding | None:
     return None
 
 
+def choose_attention(module: PreTrainedModel, implementation: str) -> None:
+    """Set the attention of a module and all its parts: copied layers have configurations too."""
+    module.set_attn_implementation(implementation)
+    for part in module.modules():
+        for config in vars(part).values():
+            if isinstance(config, PreTrainedConfig):
+                config._attn_implementation = implementation  # noqa: SLF001
+
+
 def attach(hooks: Hooks, module: PreTrainedModel, n_layers: int, architecture: str) -> None:
     """Put hooks on a module, and our attention in place of its own."""
     if not own_attention(architecture):
-        module.set_attn_implementation(IMPLEMENTATION)
+        choose_attention(module, IMPLEMENTATION)
     module.eval().requires_grad_(False)
     hooks.add_to_embeddings(module.get_input_embeddings(), positions_of(module))
     for part in module.modules():

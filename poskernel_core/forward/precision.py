@@ -1,4 +1,4 @@
-"""The precision of matrix products, a process-wide setting of torch; what comes of it is finite."""
+"""Settings of torch, the process' and the thread's; what is computed is finite."""
 
 import threading
 from collections.abc import Iterator
@@ -30,6 +30,23 @@ def precision(dtype: str) -> Iterator[None]:
             yield
         finally:
             torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def neutral() -> Iterator[None]:
+    """Run with torch's own settings inside the block; afterwards the caller's are as before.
+
+    The default dtype is the process'. Autocast, inference mode, gradients and the default device
+    are this thread's: others, such as a worker's, have them as torch has.
+    """
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        disabled = torch._C._DisableAutocast()  # noqa: SLF001 - of every device type
+        with disabled, torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
+            yield
+    finally:
+        torch.set_default_dtype(dtype)
 
 
 def is_finite(tensor: Tensor) -> bool:

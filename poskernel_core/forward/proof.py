@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward.adapters import adapted, own_attention, release
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
-from poskernel_core.forward.loaded import LoadedModel
+from poskernel_core.forward.loaded import LoadedModel, choose_attention
 from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.precision import EXACT
@@ -236,8 +236,8 @@ def _own_attention(model: LoadedModel) -> Iterator[None]:
                 vars(attention).update(methods)
         return
     before = model.module.config._attn_implementation
-    model.module.set_attn_implementation("eager")
+    choose_attention(model.module, "eager")
     try:
         yield
     finally:
-        model.module.set_attn_implementation(before)
+        choose_attention(model.module, before)

@@ -32,6 +32,7 @@ from poskernel_core.forward.identity import identity, own_hooks
 from poskernel_core.forward.loaded import LoadedModel, untouched
 from poskernel_core.forward.loading import Placement, hooked, probe_positions
 from poskernel_core.forward.memory import in_float32
+from poskernel_core.forward.precision import neutral
 from poskernel_core.forward.proof import TOLERANCE, made_up, prove
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import (
@@ -89,6 +90,7 @@ class Lab:
         step: the step of a training run (``TrainingLog``), which names the model's version.
     """
 
+    @neutral()
     def __init__(
         self,
         model: Any,
@@ -171,7 +173,7 @@ class Lab:
     @contextmanager
     def opened(self) -> Iterator[api.Opened]:
         """Compute with the model as it is now; nothing of it is held afterwards."""
-        with self._lock:
+        with neutral(), self._lock:
             self._now = self._look()
             try:
                 in_hand.add(self.model.fingerprint)

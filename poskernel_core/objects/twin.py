@@ -219,11 +219,14 @@ class _Twins:
     def _tensor(self, each: Any) -> Any:
         if each is None or id(each) in self._made:
             return self._made.get(id(each))
-        made = each
+        made, data = each, each.detach()
+        if data.is_inference():  # gradients pass only other tensors, of the same memory
+            place = data.storage_offset(), data.shape, data.stride()
+            data = data.new_empty(0).set_(data.untyped_storage(), *place)
         if type(each) is nn.Parameter:
-            made = nn.Parameter(each.detach(), requires_grad=False)
+            made = nn.Parameter(data, requires_grad=False)
         elif type(each) is Tensor and (each.is_floating_point() or each.is_complex()):
-            made = each.detach().clone()
+            made = data.clone()
         self._made[id(each)] = made
         return made
 

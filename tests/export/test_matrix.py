@@ -6,6 +6,7 @@ import re
 import zlib
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
@@ -102,6 +103,63 @@ def test_whatever_holds_the_numbers(given):
     assert "Attention of 6 heads on 7 tokens." == repr(shown)
 
 
+def hidden(of: np.ndarray) -> np.ndarray:
+    """Whether a masked array of the tests hides a number."""
+    return of < 0.2
+
+
+ROWS = shares()[0].astype(np.float32)
+"""The heads of a layer."""
+WIDE = np.stack([ROWS, ROWS], axis=-1)
+LAYOUTS = {
+    "transposed": ROWS.T.copy().T,
+    "Fortran": np.asfortranarray(ROWS),
+    "one head": np.asfortranarray(ROWS[1]),
+    "backwards": ROWS[::-1, ::-1, ::-1].copy()[::-1, ::-1, ::-1],
+    "strided": WIDE[..., 0],
+    "broadcast": np.broadcast_to(ROWS[1], ROWS.shape),
+    "big-endian": ROWS.astype(">f4"),
+    "64 bits": ROWS.astype(">f8"),
+    "of integers": np.asfortranarray((9 * ROWS).astype(">i2")),
+    "permuted": torch.tensor(ROWS.transpose(2, 0, 1).copy()).permute(1, 2, 0),
+    "of a slice": torch.tensor(WIDE, requires_grad=True)[..., 1],
+    "expanded": torch.tensor(ROWS[1]).expand(HEADS, SIDE, SIDE),
+    "negated when read": torch.complex(torch.tensor(ROWS), torch.tensor(-ROWS)).conj().imag,
+    "sparse": torch.tensor(ROWS).to_sparse(),
+    "a frame": pd.DataFrame(ROWS[1]).T.T,
+    "a frame of several kinds": pd.DataFrame(ROWS[1]).astype({0: "float64"}),
+    "a frame with room for what is missing": pd.DataFrame(ROWS[1]).convert_dtypes(),
+    "frames": [pd.DataFrame(each) for each in ROWS],
+    "a frame of bits": pd.DataFrame(hidden(ROWS[1])),
+    "masked": np.ma.masked_array(ROWS, hidden(ROWS)),
+    "masked in Fortran": np.ma.masked_array(ROWS.T.copy(), hidden(ROWS.T)).T,
+    "masked integers": np.ma.masked_array((9 * ROWS).astype(int), hidden(ROWS)),
+    "masked damage": np.ma.masked_invalid(np.where(hidden(ROWS), np.nan, ROWS)),
+    "masked heads": [np.ma.masked_array(each, hidden(each)) for each in ROWS],
+    "all masked": np.ma.masked_all((SIDE, SIDE)),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("parts", [False, True], ids=["whole", "in parts"])
+def test_arrays_of_any_layout(name, parts):
+    """They are drawn as they are read; what is masked is minus infinity, as a masked pair is."""
+    given = LAYOUTS[name]
+    if "masked" in name:
+        several = isinstance(given, list)
+        expected = np.ma.stack(given) if several else given
+        expected = np.where(np.ma.getmaskarray(expected), -np.inf, np.ma.getdata(expected))
+    elif isinstance(given, torch.Tensor):
+        expected = given.detach().to_dense().resolve_neg().tolist()
+    else:
+        expected = np.array(given, dtype=float)
+    expected = np.array(expected, np.float32, order="C")
+    shown = pk.matrix({"one": given, "other": given} if parts else given, TOKENS)
+    found = numbers_in(shown.html()).reshape(1 + parts, *expected.shape)
+    for each in found:
+        np.testing.assert_array_equal(each, expected)
+
+
 @pytest.mark.parametrize(
     ("pattern", "tokens", "said"),
     [
@@ -114,6 +172,9 @@ def test_whatever_holds_the_numbers(given):
         (np.where(np.eye(SIDE), np.nan, shares()), TOKENS,
          "got nan in 42 of 294 places of 'pattern', first at head 0, query 0, key 0"),
         (np.where(np.eye(SIDE) > 0, np.inf, 0), TOKENS, "got inf in 7 of 49 places"),
+        (shares().astype(str).astype(object), TOKENS, "Expected numbers .* got array"),
+        (pd.DataFrame([[1, None], [1, 1]], dtype="Int64"), TOKENS[:2], "Expected numbers .*<NA>"),
+        (np.ma.masked_array(shares() * 1j, shares() > 0.5), TOKENS, "Expected numbers .* got mask"),
         (np.ones((0, 7, 7)), TOKENS, "at least one head and one token, got 0 × 7 × 7"),
         ([], [], "Expected .* got 0"),
         (np.ones((4100, 1, 1)) * np.ones((64, 64)), ["a"] * 64,

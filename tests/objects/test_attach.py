@@ -39,9 +39,11 @@ from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.objects.twin import unwrap
 from poskernel_core.passes.streaming import Pass
 from poskernel_core.storage.store import Store
+from tests.support.builders.made import START
 
 DEMO = str(BUNDLED_MODELS["demo-gpt2"])
 RUN = {"windows": 10, "context": 37}
+SHELLS = "She sells sea shells by the sea shore."
 
 pytestmark = [
     pytest.mark.usefixtures("near_worker", "unchecked"),
@@ -305,6 +307,71 @@ def test_adapters_merged_and_not(tokenizer):
     assert np.nanmax(abs(bare.values["etc"] - lab.show("etc", **RUN).values["etc"])) > 0.1
     with model.disable_adapter():
         equal(lab.show("etc", **RUN), bare)
+
+
+COPIES = {
+    "a layer": lambda layers: layers.__setitem__(2, copy.deepcopy(layers[0])),
+    "an attention": lambda layers: setattr(
+        layers[1], "self_attn", copy.deepcopy(layers[0].self_attn)
+    ),
+    "every layer": lambda layers: [
+        layers.__setitem__(i, copy.deepcopy(layers[0])) for i in range(len(layers))
+    ],
+}
+
+
+def patterns_of(model, tokenizer):
+    """What plain transformers' eager attention gives for the text `SHELLS`."""
+    model.set_attn_implementation("eager")
+    for part in model.modules():
+        if hasattr(part, "config"):
+            part.config._attn_implementation = "eager"  # noqa: SLF001
+    ids = tokenizer(SHELLS, return_tensors="pt").input_ids
+    ids = torch.cat([torch.full((1, 1), START), ids], dim=1)
+    with torch.no_grad():
+        found = model.eval()(ids, output_attentions=True, use_cache=False)
+    return np.stack([each[0].numpy() for each in found.attentions])
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "smollm3", "qwen3"])
+@pytest.mark.parametrize("copied", COPIES)
+def test_layers_that_were_copied(model_dirs, family, copied):
+    """They bring their own configuration and the number of the layer that they were copied from."""
+    model = AutoModelForCausalLM.from_pretrained(model_dirs[family], dtype=torch.float32)
+    COPIES[copied](model.model.layers)
+    tokenizer = AutoTokenizer.from_pretrained(model_dirs[family])
+    before = everything(model)
+    lab = pk.attach(model, tokenizer, name="copies")
+    found = lab.show("own-text", params={"text": SHELLS}).values["pattern"]
+    assert before == everything(model)
+    np.testing.assert_allclose(found, patterns_of(model, tokenizer), atol=1e-5)
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_layers_that_peft_replicates(model_dirs, merged):
+    base = AutoModelForCausalLM.from_pretrained(model_dirs["llama"])
+    tokenizer = AutoTokenizer.from_pretrained(model_dirs["llama"])
+    torch.manual_seed(5)
+    replicated = LoraConfig(layer_replication=[[0, 2], [1, 3], [0, 1]], init_lora_weights=False)
+    model = get_peft_model(base, replicated)
+    model = model.merge_and_unload() if merged else model
+    lab = pk.attach(model, tokenizer, name="replicated")
+    found = lab.show("own-text", params={"text": SHELLS}).values["pattern"]
+    assert 5 == len(found)
+    np.testing.assert_allclose(found, patterns_of(model, tokenizer), atol=1e-5)
+
+
+def test_a_copied_layer_computes_as_in_its_first_place(model_dirs):
+    """The same weights in a place without rotation: another model, unless it is copied anew."""
+    path = model_dirs["smollm3"]
+    model, other = (AutoModelForCausalLM.from_pretrained(path) for _ in range(2))
+    turns = [layer.self_attn.use_rope for layer in model.model.layers]
+    there, here = turns.index(0), turns.index(1)
+    model.model.layers[there] = copy.deepcopy(model.model.layers[here])
+    other.model.layers[there].load_state_dict(other.model.layers[here].state_dict())
+    labs = [pk.attach(each, name="a") for each in (model, other, copy.deepcopy(model).train())]
+    one, two, again = (each.model.fingerprint for each in labs)
+    assert one == again != two
 
 
 def test_a_bridge_is_what_it_wraps(tokenizer):
