@@ -68,7 +68,7 @@ app: venv  ## Install the requirements and run the app on this machine
 
 test: venv-dev browser caddy  ## Install the requirements and run every test
 	@rm -f build/tested
-	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal --durations 30 $(PYTEST_ARGS)
 	@$(if $(PYTEST_ARGS),,mkdir -p build && git rev-parse HEAD > build/tested 2>/dev/null || true)
 
 test-all: export POSKERNEL_EVERY_FAMILY := 1

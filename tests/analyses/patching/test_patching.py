@@ -59,8 +59,11 @@ def perform(question, model, clean, changed, tokenizer=None, progress=quiet, mor
 
 
 def bridged(bridge, run, other, layer, part, metric):
-    """The metric of a run with a part of each head of another prompt, by the bridge's hooks."""
-    (tokens, cache), its, heads = run, other[1], range(bridge.cfg.n_heads)
+    """The metric of a run with a part of each head of another prompt, by the bridge's hooks.
+
+    It begins at the layer, and only the last position is made into logits.
+    """
+    cache, its, heads = run[1], other[1], range(bridge.cfg.n_heads)
     name = f"blocks.{layer}.attn.hook_"
 
     def patch(into, hook):
@@ -78,12 +81,13 @@ def bridged(bridge, run, other, layer, part, metric):
 
     where = f"{name}pattern" if part == "pattern" else f"{name}z"
     with torch.inference_mode():
-        texts = tokens.expand(len(heads), -1)
-        return [metric(each) for each in bridge.run_with_hooks(texts, fwd_hooks=[(where, patch)])]
+        stream = cache[f"blocks.{layer}.hook_in"].expand(len(heads), -1, -1)
+        hooks = [(where, patch), ("unembed.hook_in", lambda x, hook: x[:, -1:])]
+        return [*map(metric, bridge.run_with_hooks(stream, start_at_layer=layer, fwd_hooks=hooks))]
 
 
-def check_with_bridge(name, preset):
-    """Effects of heads are those of the bridge, in both directions, for all parts."""
+def check_with_bridge(name, preset, ways=WAYS):
+    """Effects of heads are those of the bridge, in these directions, for all parts."""
     located = catalog.locate(name)
     tokenizer, model = load_tokenizer(located), pk.load(name, device="cpu")
     bridge, more = model.to_bridge(), preset.params
@@ -98,7 +102,8 @@ def check_with_bridge(name, preset):
         return float(logits[-1, answers[0]] - logits[-1, answers[1]])
 
     ends = [metric(logits[0]) for _, (logits, _) in seen]
-    for (way, start), part in product(zip(WAYS, (1, 0), strict=True), PARTS):
+    for way, part in product(ways, PARTS):
+        start = 1 - WAYS.index(way)
         given = {"direction": way, "what": part, **more}
         found = perform(PatchHeads, model, texts[0], tokenizer=tokenizer, **given).values
         np.testing.assert_allclose(
@@ -117,11 +122,12 @@ def test_all_heads_against_the_bridge(name):
 
 
 @pytest.mark.slow
-def test_a_real_model():
+@pytest.mark.parametrize("way", WAYS)
+def test_a_real_model(way):
     """All heads of SmolLM2, from its GGUF file."""
     if not REAL.is_file():
         pytest.skip("the real GGUF file is not here: `make real-model` brings it")
-    check_with_bridge(str(REAL), pairs_for(str(REAL))[0])
+    check_with_bridge(str(REAL), pairs_for(str(REAL))[0], [way])
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", "demo-rotary", "demo-attn-2l", "demo-training"])
