@@ -200,10 +200,11 @@ def _plain(given: Any) -> Any:
         there = given.detach().cpu().to_dense().resolve_neg()
         return (there.float() if there.is_floating_point() else there).numpy()
     if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "fiub":
-        return given.astype(float).filled(-np.inf)
+        return np.where(np.ma.getmaskarray(given), -np.inf, np.ma.getdata(given))
     if isinstance(given, Sequence) and not isinstance(given, str):
-        kinds = list | tuple | np.ndarray
-        nested = len(given) and (hasattr(given[0], "detach") or isinstance(given[0], kinds))
+        nested = len(given) and (
+            hasattr(given[0], "detach") or isinstance(given[0], (list, tuple, np.ndarray))
+        )
         return [_plain(each) for each in given] if nested else given
     return given
 

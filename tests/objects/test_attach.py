@@ -445,8 +445,8 @@ def on_meta():
 
 
 def poly():
-    config = PolyConfig(target_modules=["c_attn"], n_tasks=2, n_skills=2, r=2)
-    return get_peft_model(demo(), config)
+    config = PolyConfig(target_modules=["q_proj"], n_tasks=2, n_skills=2, r=2)
+    return get_peft_model(LlamaForCausalLM(LlamaConfig(**SMALL, intermediate_size=16)), config)
 
 
 class Mixed(PeftModel):
