@@ -30,9 +30,12 @@ def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     """Draw the heads whose kernels are nearest to that of the selected head, or of a pinned one."""
     st.subheader("Heads like this one", anchor="alike")
     own = PinnedHead(pin_of(selection), selection.run)
-    offered = {each.pin.label: each for each in [own, *kept]}
-    label = st.selectbox("Heads like", list(offered), key="alike-head")
-    chosen = offered.get(label or own.pin.label, own)
+    of_one = {each.pin.model for each in kept} <= {own.pin.model}  # whose title stands above
+    offered = {
+        " ".join([each.pin.cell, each.pin.settings]).strip() if of_one else each.pin.label: each
+        for each in [own, *kept]
+    }
+    chosen = offered.get(st.selectbox("Heads like", list(offered), key="alike-head") or "", own)
     query = nearest_position(chosen.run, selection.query)
     asked = KernelParams(query=query, skip=selection.skip)
     found = results.fetch(PositionalKernel, chosen.run, asked)

@@ -48,12 +48,13 @@ def schema(question: str, *, live: bool = False) -> Schema:
     fields: Schema = {"windows": COUNT, "of": COUNT}
     if not live:
         run = {name: {"type": ["string", *kinds]} for name, kinds in RUN.items()}
-        given = asked.params.model_json_schema()
+        given, of = asked.params.model_json_schema(), asked.params.model_fields
+        needed = [name for name in given["properties"] if not of[name].exclude_if]
         fields = {
             "analysis": {"const": asked.name},
             "run": {
                 "type": "object",
-                "properties": run | {"params": given | {"required": [*given["properties"]]}},
+                "properties": run | {"params": given | {"required": needed}},
                 "required": [*run, "params"],
             },
             "units": _closed(

@@ -217,7 +217,7 @@ def follow_two() -> None:
     from poskernel_core.analyses import find
 
     for number, analysis in enumerate(("etc", "helix")):
-        run = SimpleNamespace(model=SimpleNamespace(name="demo-gpt2"))
+        run = SimpleNamespace(model=SimpleNamespace(name="demo-gpt2", fingerprint=""))
         job = SimpleNamespace(
             key=f"job{number}", done=1, total=4, note="Windows", ended=False, error=None,
             cancelling=False, formed=0, kept=0, refused="", seconds_left=lambda: 3.0,

@@ -93,6 +93,9 @@ def test_a_figure_is_replaced_before_it_is_drawn(page: Page, load, held):
     page.evaluate(f"call({figure(1)})")
     if held == "drawing":
         until(page, "() => window.drawn?.length === 1")
+    end = time.monotonic() + PATIENCE / 1000
+    while held == "script" and not routes and time.monotonic() < end:
+        page.wait_for_timeout(10)  # until its script is asked for
     page.evaluate(IDLE)
     page.evaluate(f"call({figure(2)})")
     page.evaluate(IDLE)
