@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from poskernel_core.common.errors import ComputeFailed
 
@@ -32,21 +33,51 @@ def precision(dtype: str) -> Iterator[None]:
             torch.set_float32_matmul_precision(before)
 
 
+MATMULS = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+KERNELS = [getattr(SDPBackend, f"{name}_ATTENTION") for name in ("FLASH", "EFFICIENT", "CUDNN")]
+_blocks: list[ExitStack] = []
+
+
 @contextmanager
 def neutral() -> Iterator[None]:
     """Run with torch's own settings inside the block; afterwards the caller's are as before.
 
-    The default dtype is the process'. Autocast, inference mode, gradients and the default device
-    are this thread's: others, such as a worker's, have them as torch has.
+    Autocast, inference mode, gradients and the default device are set for this thread: others, such
+    as a worker's, have them as torch has. What is set for the process is the caller's again when no
+    block is left in any thread.
     """
-    dtype = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
+    with EXACT:
+        stack = _blocks[0] if _blocks else ExitStack()
+        if not _blocks:
+            stack.enter_context(_process_wide())
+        _blocks.append(stack)
     try:
         disabled = torch._C._DisableAutocast()  # noqa: SLF001 - of every device type
         with disabled, torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
             yield
     finally:
+        with EXACT:
+            _blocks.pop()
+            if not _blocks:
+                stack.close()
+
+
+@contextmanager
+def _process_wide() -> Iterator[None]:
+    dtype, products = torch.get_default_dtype(), [each.fp32_precision for each in MATMULS]
+    whole = None
+    with suppress(RuntimeError):  # torch's older and newer settings differ
+        whole = torch.get_float32_matmul_precision()
+    torch.set_default_dtype(torch.float32)
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with sdpa_kernel([*KERNELS, SDPBackend.MATH]):
+            yield
+    finally:
         torch.set_default_dtype(dtype)
+        torch.set_float32_matmul_precision(whole or "highest")
+        for each, before in zip(MATMULS, products, strict=True):
+            each.fp32_precision = before
 
 
 def is_finite(tensor: Tensor) -> bool:

@@ -26,9 +26,9 @@ def part(result: Result, name: str, **chosen: Index) -> tuple[Num[np.ndarray, "*
     return np.asarray(value[tuple(index)]), np.asarray(error[tuple(index)])
 
 
-def last_key(row: Float[np.ndarray, " key"]) -> int:
-    """Return the query position of a row [key]: its last visible key."""
-    return int(np.flatnonzero(np.nan_to_num(row))[-1])
+def query_of(result: Result, row: Float[np.ndarray, " key"]) -> int:
+    """Return the query position of a row [key]: the selected one, else its last visible key."""
+    return int(result.chosen.get("query", np.flatnonzero(np.nan_to_num(row))[-1]))
 
 
 def title_of(layer: Index, head: Index, what: str) -> str:

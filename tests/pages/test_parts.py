@@ -5,13 +5,14 @@ Of two calls in short succession Streamlit may end the first after the second ha
 
 import json
 import struct
+import time
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from pages.instrument.parts import SCRIPT
-from tests.support.visit import until
+from tests.support.visit import PATIENCE, until
 
 pytestmark = pytest.mark.browser
 

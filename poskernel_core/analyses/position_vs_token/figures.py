@@ -10,7 +10,7 @@ from poskernel_core.plotting.curves import Look, add_by_offset, add_curve, curve
 from poskernel_core.plotting.head_map import share_map
 from poskernel_core.plotting.layout import LINE, SHARE, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION
-from poskernel_core.plotting.parts import Index, last_key, part, title_of
+from poskernel_core.plotting.parts import Index, part, query_of, title_of
 from poskernel_core.plotting.patterns import stage_map
 
 CONDITION_LOOKS = (  # both, position only, token only: the posts' blue, red and green
@@ -68,7 +68,7 @@ def _conditions(
 ) -> go.Figure:
     layer, head, query = at
     means, errors = part(parts, name, layer=layer, head=head, query=query)
-    n = last_key(means[0]) if query is None else query
+    n = query_of(parts, means[0]) if query is None else query
     pairs = zip(means[:, : n + 1], errors[:, : n + 1], strict=True)
     figure = curves(
         np.arange(n + 1),

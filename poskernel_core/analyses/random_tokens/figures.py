@@ -20,7 +20,7 @@ from poskernel_core.plotting.layout import (
     style,
 )
 from poskernel_core.plotting.palette import BLUE, VERMILLION
-from poskernel_core.plotting.parts import Index, last_key, part, title_of
+from poskernel_core.plotting.parts import Index, part, query_of, title_of
 
 OFF_SCALE = 2.5  # points this many times higher than the trend's keys are cut off
 LEGEND = "head: exponent ± 1 s.e., and how far off its power law at most"
@@ -45,7 +45,7 @@ def intrinsic_figure(
     """
     where = {"layer": layer, "head": head, "query": query}
     row, error = part(rows, "pattern", **where)
-    query = last_key(row) if query is None else query
+    query = query_of(rows, row) if query is None else query
     row, error, keys = row[: query + 1], error[: query + 1], np.arange(query + 1)
     first, figure = int(rows.params["trend_from"]), go.Figure()
     if query > first:
