@@ -33,7 +33,7 @@ def precision(dtype: str) -> Iterator[None]:
             torch.set_float32_matmul_precision(before)
 
 
-MATMULS = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+MATMULS = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)  # type: ignore[attr-defined]
 KERNELS = [getattr(SDPBackend, f"{name}_ATTENTION") for name in ("FLASH", "EFFICIENT", "CUDNN")]
 _blocks: list[ExitStack] = []
 
