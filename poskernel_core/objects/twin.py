@@ -30,7 +30,7 @@ from poskernel_core.models.configuration import read_geometry
 BEYOND_LAYERS = ("aLoRA", "XLORA", "POLY")
 """Kinds of adapters that work in the forward of the PEFT model itself."""
 HALVED_TOLERANCE = 2e-2
-"""As :data:`.proof.TOLERANCE`, for logits that are computed in 16 bits."""
+"""As :data:`TOLERANCE`, for logits that are computed in 16 bits."""
 SHARDED = re.compile("FullyShardedDataParallel|FSDP|DTensor|DeepSpeed|Zero")
 
 
