@@ -111,40 +111,44 @@ def hidden(of: np.ndarray) -> np.ndarray:
 ROWS = shares()[0].astype(np.float32)
 """The heads of a layer."""
 WIDE = np.stack([ROWS, ROWS], axis=-1)
-LAYOUTS = {
-    "transposed": ROWS.T.copy().T,
-    "Fortran": np.asfortranarray(ROWS),
-    "one head": np.asfortranarray(ROWS[1]),
-    "backwards": ROWS[::-1, ::-1, ::-1].copy()[::-1, ::-1, ::-1],
-    "strided": WIDE[..., 0],
-    "broadcast": np.broadcast_to(ROWS[1], ROWS.shape),
-    "big-endian": ROWS.astype(">f4"),
-    "64 bits": ROWS.astype(">f8"),
-    "of integers": np.asfortranarray((9 * ROWS).astype(">i2")),
-    "permuted": torch.tensor(ROWS.transpose(2, 0, 1).copy()).permute(1, 2, 0),
-    "of a slice": torch.tensor(WIDE, requires_grad=True)[..., 1],
-    "expanded": torch.tensor(ROWS[1]).expand(HEADS, SIDE, SIDE),
-    "negated when read": torch.complex(torch.tensor(ROWS), torch.tensor(-ROWS)).conj().imag,
-    "sparse": torch.tensor(ROWS).to_sparse(),
-    "a frame": pd.DataFrame(ROWS[1]).T.T,
-    "a frame of several kinds": pd.DataFrame(ROWS[1]).astype({0: "float64"}),
-    "a frame with room for what is missing": pd.DataFrame(ROWS[1]).convert_dtypes(),
-    "frames": [pd.DataFrame(each) for each in ROWS],
-    "a frame of bits": pd.DataFrame(hidden(ROWS[1])),
-    "masked": np.ma.masked_array(ROWS, hidden(ROWS)),
-    "masked in Fortran": np.ma.masked_array(ROWS.T.copy(), hidden(ROWS.T)).T,
-    "masked integers": np.ma.masked_array((9 * ROWS).astype(int), hidden(ROWS)),
-    "masked damage": np.ma.masked_invalid(np.where(hidden(ROWS), np.nan, ROWS)),
-    "masked heads": [np.ma.masked_array(each, hidden(each)) for each in ROWS],
-    "all masked": np.ma.masked_all((SIDE, SIDE)),
-}
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+def layouts():
+    """Patterns of every layout, made anew: no sparse tensor outlives its test."""
+    return {
+        "transposed": ROWS.T.copy().T,
+        "Fortran": np.asfortranarray(ROWS),
+        "one head": np.asfortranarray(ROWS[1]),
+        "backwards": ROWS[::-1, ::-1, ::-1].copy()[::-1, ::-1, ::-1],
+        "strided": WIDE[..., 0],
+        "broadcast": np.broadcast_to(ROWS[1], ROWS.shape),
+        "big-endian": ROWS.astype(">f4"),
+        "64 bits": ROWS.astype(">f8"),
+        "of integers": np.asfortranarray((9 * ROWS).astype(">i2")),
+        "permuted": torch.tensor(ROWS.transpose(2, 0, 1).copy()).permute(1, 2, 0),
+        "of a slice": torch.tensor(WIDE, requires_grad=True)[..., 1],
+        "expanded": torch.tensor(ROWS[1]).expand(HEADS, SIDE, SIDE),
+        "negated when read": torch.complex(torch.tensor(ROWS), torch.tensor(-ROWS)).conj().imag,
+        "sparse": torch.tensor(ROWS).to_sparse(),
+        "a frame": pd.DataFrame(ROWS[1]).T.T,
+        "a frame of several kinds": pd.DataFrame(ROWS[1]).astype({0: "float64"}),
+        "a frame with room for what is missing": pd.DataFrame(ROWS[1]).convert_dtypes(),
+        "frames": [pd.DataFrame(each) for each in ROWS],
+        "a frame of bits": pd.DataFrame(hidden(ROWS[1])),
+        "masked": np.ma.masked_array(ROWS, hidden(ROWS)),
+        "masked in Fortran": np.ma.masked_array(ROWS.T.copy(), hidden(ROWS.T)).T,
+        "masked integers": np.ma.masked_array((9 * ROWS).astype(int), hidden(ROWS)),
+        "masked damage": np.ma.masked_invalid(np.where(hidden(ROWS), np.nan, ROWS)),
+        "masked heads": [np.ma.masked_array(each, hidden(each)) for each in ROWS],
+        "all masked": np.ma.masked_all((SIDE, SIDE)),
+    }
+
+
+@pytest.mark.parametrize("name", [*layouts()])
 @pytest.mark.parametrize("parts", [False, True], ids=["whole", "in parts"])
 def test_arrays_of_any_layout(name, parts):
     """They are drawn as they are read; what is masked is minus infinity, as a masked pair is."""
-    given = LAYOUTS[name]
+    given = layouts()[name]
     if "masked" in name:
         several = isinstance(given, list)
         expected = np.ma.stack(given) if several else given
