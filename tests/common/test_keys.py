@@ -24,7 +24,10 @@ CORPUS = CorpusSpec(name="sample", fingerprint="def")
 RUN = RunSpec(model=MODEL, corpus=CORPUS, context=41, positions=(3, 11))
 REQUEST = Request(analysis="etc", run=RUN, params={"skip": 4})
 
-MODELS = {"name": "gpt3", "revision": "main", "fingerprint": "abd", "angles": "by length"}
+MODELS = {
+    "name": "gpt3", "revision": "main", "fingerprint": "abd", "angles": "by length",
+    "tokenizer": "dropout off",
+}  # fmt: skip
 CORPORA = {
     "name": "bible", "item": "Genesis 24", "text": "In the beginning", "whole": True,
     "revision": "main", "fingerprint": "deg",

@@ -1,12 +1,13 @@
 """Attention in conversations by class of query and key: template, user, assistant."""
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
-from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.errors import BadRequest, NoNetwork
 from poskernel_core.common.result import outputs, shares
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, CorpusSpec, ModelSpec, RunSpec
 from poskernel_core.data.conversations import as_text, check_corpus
@@ -112,7 +113,9 @@ class Conversations(Experiment[ConversationParams]):
     runs = "attention_by_class"
 
     def completed(self, run: RunSpec, params: ConversationParams) -> ConversationParams:
-        template = chat_template(find_again(run.model), fetch=True)
+        template = None
+        with suppress(NoNetwork):
+            template = chat_template(find_again(run.model), fetch=True)
         if template is None:  # not here
             return params
         date = params.date or DATE if writes_date(template) else None
