@@ -306,9 +306,13 @@ def positions_of(module: PreTrainedModel) -> nn.Embedding | None:
 def choose_attention(module: PreTrainedModel, implementation: str) -> None:
     """Set the attention of a module and all its parts: copied layers have configurations too."""
     module.set_attn_implementation(implementation)
+    own = [part.config for part in module.modules() if isinstance(part, PreTrainedModel)]
+    if all(config._attn_implementation != implementation for config in own):  # noqa: SLF001
+        return  # an architecture that takes none
+    models = {*map(id, own)}
     for part in module.modules():
         for config in vars(part).values():
-            if isinstance(config, PreTrainedConfig):
+            if isinstance(config, PreTrainedConfig) and id(config) not in models:
                 config._attn_implementation = implementation  # noqa: SLF001
 
 
