@@ -95,7 +95,7 @@ def _say_what_it_is(located: Located) -> None:
         why = "; ".join(dict.fromkeys(geometry.reasons.values()))
         text += f" {counted(len(geometry.reasons), 'layer')} without heads ({why})."
     if located.spec.tokenizer:
-        text += f" Its tokenizer is read with: {plain(located.spec.tokenizer)}."
+        text += f" Its tokenizer: {plain(located.spec.tokenizer)}."
     st.caption(text)
     if located.away:
         told = f"{RESULTS_ALONE}. To compute more, {located.away}."

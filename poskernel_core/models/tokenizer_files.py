@@ -39,7 +39,7 @@ EXTRA, OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
 LISTED, OLDER = "added_tokens_decoder", "added_tokens.json"
 SPACE = "tokenizer.ggml.add_space_prefix"
 FIELDS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
-DICE, TOLD, BARE = "dropout off", "tokens told beside it", "no space in front"
+DICE, TOLD, BARE = "dropout off", "tokens of the files beside tokenizer.json", "no space in front"
 """What changes the cutting of text, in the identity of a model and its provenance."""
 
 MAX_BYTES = 200 * 2**20

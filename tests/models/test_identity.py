@@ -317,7 +317,7 @@ def test_tokens_are_those_of_transformers(path, base, form):
         assert start == ours.start_token
     same = ours.encode(SAID) == alone.encode(SAID) and ours.start_token == alone.start_token
     if not same:
-        assert "tokens told beside it" == located.spec.tokenizer
+        assert "tokens of the files beside tokenizer.json" == located.spec.tokenizer
     if form == "nothing":
         assert located.spec.tokenizer is None
 
@@ -396,8 +396,8 @@ def test_tokens_of_a_hub_model_are_part_of_its_identity(path, on_hub):
         catalog.locate(f"somebody/{name}") for name in ("plain", "told", "elsewhere")
     )
     assert plain.spec.tokenizer is None
-    assert "tokens told beside it" == told.spec.tokenizer
-    of = f"of somebody/told at {'1' * 40}, tokens told beside it"
+    assert "tokens of the files beside tokenizer.json" == told.spec.tokenizer
+    of = f"of somebody/told at {'1' * 40}, tokens of the files beside tokenizer.json"
     assert of == elsewhere.spec.tokenizer
     whole, *two = (load_tokenizer(each).encode("shells") for each in (plain, told, elsewhere))
     assert len(whole) > 1
