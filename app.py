@@ -25,13 +25,13 @@ from pages.shared.cards.embed import (
     whole_page,
 )
 from pages.shared.cards.plain import plain, say_error
-from pages.shared.cards.rest import open_at_top
+from pages.shared.cards.rest import note_far
 from pages.shared.jobs.jobs import draw_forming
 from pages.shared.jobs.results import PageStopped, engine, say_notice
 from pages.shared.run import begin
-from pages.shared.selection.fit import note_drawn
-from pages.shared.selection.links import read_link, tell
+from pages.shared.selection.choices import open_choices, open_page, waits, write_address
 from pages.shared.selection.pins import keep_pins
+from pages.shared.selection.told import tell
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.settings import settings
@@ -81,8 +81,8 @@ if Path(sys.argv[0]).resolve() == Path(__file__).resolve():
 page, name = navigation()
 place = module_of(name).PLACE
 begin()
-open_at_top(page.title)
-read_link(page.title)
+if open_choices(name):
+    note_far(far=True)  # another page was open: this one is opened at its top
 keep_pins(compared=name == "compare")
 begin_embed()
 told, notice = st.container(key="told"), st.container(key="notice")
@@ -92,6 +92,7 @@ try:
     settings()
     chosen = choose(place)
     st.session_state["selection"] = chosen
+    open_page()
     st.set_page_config(
         page_title=f"{place.title} · {chosen.cell} of {chosen.located.title} · PosKernel"
     )
@@ -115,10 +116,10 @@ try:
     draw_forming(engine(), chosen.run.windows)
     fill_contents(contents)
     say_notice()
-    note_drawn()
     with told:
         end_run(chosen, name)
 except (PageStopped, BadRequest) as stopped:
     say_error(str(stopped))
-tell(notice)
+    waits()
+tell(write_address(alone=embedded()), notice)
 RUN_SECONDS.labels(name).observe(perf_counter() - start)

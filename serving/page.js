@@ -6,37 +6,42 @@
 
       window.__streamlit = {BACKEND_BASE_URL: new URL(".", window.location.href).href}
 
-      // The browser's history should hold only the reader's actions: each page with its settings.
-      // Streamlit adds two kinds of entries. Before it leaves a page, it pushes the address without
-      // the page's own settings, so that Back would lead there: this entry is dropped. And every
-      // change of the address by a run of the script is pushed: it replaces the current entry,
-      // unless the reader acted since the last one, and keeps the card that the link names.
+      // Back undoes the last choice of a head, a model, a query position or a page. This is the one
+      // place that decides: the script writes the address once a run, and a write of another of
+      // these is a new entry of the history if the present one is at least a second old. All else
+      // replaces it: what a link is understood as, before the reader has acted, and the address of
+      // a page that was just opened, which is bare at first. The card that the link names is kept.
       {
         const push = history.pushState.bind(history)
+        const ENTRY = ["head", "model", "query"]
+        let since = performance.now()
         let acted = false
+        let bare = false
         let leaving = false
         const act = () => (acted = true)
         for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, act, true)
         const folder = (address) => new URL(".", address).href
         addEventListener("click", (event) => {
           const link = event.composedPath().find((node) => node.href)
-          const moved = event.ctrlKey || event.metaKey || event.shiftKey
           if (link?.target && !("embed" in document.documentElement.dataset))
             if (folder(link.href) === folder(location.href)) link.target = "_self" // our own page
-          const elsewhere = moved || (link?.target && link.target !== "_self")
-          if (link && !elsewhere) leaving = new URL(link.href).pathname !== location.pathname
         }, true)
         addEventListener("leave", () => (leaving = true)) // by the field that finds pages
-        addEventListener("popstate", () => (acted = leaving = false))
+        addEventListener("popstate", () => (bare = leaving = false))
         history.pushState = (state, title, address) => {
-          const next = new URL(address, location.href)
-          const stays = next.pathname === location.pathname
-          if (stays && leaving) return
-          if (stays && !acted) {
-            next.hash ||= location.hash
+          const [next, now] = [new URL(address, location.href), new URL(location.href)]
+          const stays = next.pathname === now.pathname
+          if (stays && leaving) return // the page that is left stays as it was
+          const differs = ENTRY.some((key) => next.searchParams.get(key) !== now.searchParams.get(key))
+          const old = performance.now() - since >= 1000
+          if (old && (!stays || (differs && acted && !bare))) {
+            push(state, title, address)
+            since = performance.now()
+          } else {
+            if (stays) next.hash ||= location.hash
             history.replaceState(state, title, next.href)
-          } else push(state, title, address)
-          acted = leaving = false
+          }
+          bare = !stays
+          leaving = false
         }
       }
-    

@@ -13,7 +13,7 @@ from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import fitted_list
 from pages.shared.selection.head_link import pin_link
 from pages.shared.selection.pins import (
     PinnedHead,
@@ -119,8 +119,7 @@ def draw_comparison(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     log = st.pills(
         "Logarithmic axes",
         selection_mode="multi",
-        default=LOG_DEFAULT,
-        **linked("logpins", ["offset", "attention"]),
+        **fitted_list("logpins", ["offset", "attention"], LOG_DEFAULT),
     )
     kernels = found.only("kernel", "etc", "position")
     figure = partial(kernels_figure, kernels, log_x="offset" in log, log_y="attention" in log)

@@ -16,7 +16,7 @@ from pages.shared.experiments.contextual_controls import (
     choose_token,
 )
 from pages.shared.jobs import results
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import fitted_number
 from pages.shared.selection.head_choice import offer_head
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place
@@ -154,10 +154,10 @@ def draw_layer(selection: Selection) -> None:
     st.subheader(f"Kernels of layer {selection.layer}", anchor="layer-kernels")
     left, right = st.columns([3, 2])
     alike = right.slider(
-        "Largest distance within a group", value=0.1, step=0.01, **linked("alike", ends=(0.0, 1.0))
+        "Largest distance within a group", step=0.01, **fitted_number("alike", (0.0, 1.0), 0.1)
     )
     apart = right.slider(
-        "Distance that rules a pair out", value=0.5, step=0.01, **linked("apart", ends=(0.0, 1.0))
+        "Distance that rules a pair out", step=0.01, **fitted_number("apart", (0.0, 1.0), 0.5)
     )
     query = max(selection.query, selection.skip)
     asked = KernelDistancesParams(query=query, skip=selection.skip, alike=alike, apart=apart)

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from pages.contextual_neurons import captions as words
@@ -11,7 +12,8 @@ from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import say
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, linked
+from pages.shared.selection.choices import chosen
+from pages.shared.selection.fit import choose_one, fitted_text
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import number_columns
 from poskernel_core.analyses.bag.claims import LOW
@@ -73,7 +75,9 @@ def draw_quality(found: Result) -> None:
         judged = choose_one("Judged by", JUDGED, "judged", help=told)
         chart("quality", partial(quality_figure, found, JUDGED[judged]))
 
-    figure = partial(quality_figure, found, JUDGED[st.session_state.get("judged", "R², centred")])
+    def figure() -> go.Figure:
+        return quality_figure(found, JUDGED[chosen("judged")])
+
     card("quality", figure, shown, words.QUALITY, "The bag against the heads' output", draw)
 
 
@@ -82,10 +86,9 @@ def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
     st.subheader("Extended embeddings", anchor="extended-embeddings")
     word = st.text_input(
         "Tokens near the token",
-        max_chars=64,
         placeholder="exactly one token, such as ␣server with its leading space",
         help="its extended embedding is compared with those of all tokens",
-        **linked("nearword"),
+        **fitted_text("nearword", most=64),
     )
     if not word:
         st.caption("Type a token to see the tokens with the most similar extended embeddings.")

@@ -12,7 +12,7 @@ from pages.contextual_neurons.neuron_list import select_neuron
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted, linked
+from pages.shared.selection.fit import choose_one, fitted, fitted_flag, fitted_number
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_text
 from pages.shared.tables.tables import choice_table, number_columns
@@ -106,7 +106,7 @@ def draw_trace(
         return
 
     def draw() -> None:
-        parts = st.toggle("Show the parts of the prediction", False, **linked("parts"))
+        parts = st.toggle("Show the parts of the prediction", **fitted_flag("parts"))
         st.markdown(
             f"R² {_two_places(trace, 'r2')} (the bag against the residual of the other parts: "
             f"{_two_places(trace, 'r2_of_bag')}), correlation "
@@ -143,9 +143,8 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
     """Draw the groups of tokens that make up a neuron's contributions."""
     components = st.slider(
         "Components of the vocabulary",
-        value=24,
         help="number of independent components of the extended embeddings",
-        **linked("components", ends=(2, 64)),
+        **fitted_number("components", (2, 64), 24),
     )
     asked = NeuronLatentsParams(neuron=number, components=components, **shared)
     found = results.fetch(NeuronLatents, selection.run, asked)

@@ -11,8 +11,8 @@ from pages.contextual_neurons import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted, linked
-from pages.shared.selection.links import write
+from pages.shared.selection.choices import choose
+from pages.shared.selection.fit import fitted, fitted_index, fitted_text
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import choice_table, number_columns
 from pages.shared.tables.word_lists import joined
@@ -64,7 +64,7 @@ def draw_neurons(found: Result, number: int) -> None:
     )
 
     def draw() -> None:
-        ranked = st.selectbox("Neurons ranked by", **linked("rank", RANKS))
+        ranked = st.selectbox("Neurons ranked by", **fitted_index("rank", RANKS))
         rank = RANKS[ranked or "share of variance"]
         order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
         _neuron_table(found, order, "neuron-table")
@@ -99,16 +99,15 @@ def _neuron_table(
 
 def select_neuron(neuron: int) -> None:
     """Show another neuron. A callback."""
-    write("neuron", neuron)
+    choose("neuron", neuron)
 
 
 def draw_search(selection: Selection, found: Result, shared: dict[str, Any]) -> None:
     """Draw which neurons fire for the reader's words."""
     typed = st.text_input(
         "Which neurons fire for these words?",
-        max_chars=500,
         placeholder="such as: server database rows",
-        **linked("words"),
+        **fitted_text("words", most=500),
     )
     if not (typed or "").strip():
         return

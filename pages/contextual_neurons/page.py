@@ -10,7 +10,7 @@ from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, dr
 from pages.shared.cards.rest import rest
 from pages.shared.experiments.contextual_controls import choose_first_windows, choose_token
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, linked
+from pages.shared.selection.fit import choose_one, fitted_list, fitted_number
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -53,7 +53,7 @@ def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]
         "Contextual heads of layer 0",
         placeholder="all contextual ones",
         help="by default those that pass the usual thresholds on these windows",
-        **linked("bagheads", heads),
+        **fitted_list("bagheads", heads),
     )
     token = choose_token(two, selection.run.model)
     first_windows = choose_first_windows(three, 32, selection.run.windows)
@@ -63,9 +63,8 @@ def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]
     kernel = choose_one("Kernel of the heads", KERNELS, "bagkernel", place=right, help=post)
     fewest = last.number_input(
         "Rarest token listed",
-        value=5,
         help="how often a token must occur in the windows; 0 lists the whole vocabulary",
-        **linked("mincount", ends=(0, 1_000_000)),
+        **fitted_number("mincount", (0, 1_000_000), 5),
     )
     bag: dict[str, Any] = {
         "heads": ", ".join(chosen),

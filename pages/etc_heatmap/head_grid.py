@@ -10,7 +10,7 @@ import streamlit as st
 from pages.shared.cards.one_head import first_keys
 from pages.shared.grid.measure_grid import KNOWN, Extras, draw_heads, head_texts
 from pages.shared.grid.measures import Measure
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import fitted_number
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.claims import ATTENTION
 from poskernel_core.analyses.kernels.etc import stands
@@ -37,19 +37,17 @@ class Order(StrEnum):
 def kind_thresholds() -> dict[str, Any]:
     """Draw the thresholds of the kinds; return them as parameters."""
     tokens = st.number_input(
-        "Last tokens that count as local", value=10, **linked("ltok", ends=(1, 64))
+        "Last tokens that count as local", **fitted_number("ltok", (1, 64), 10)
     )
     local = st.number_input(
         "Mass in them that makes a head local",
-        value=0.5,
         step=0.05,
-        **linked("lshare", ends=(0.0, 1.0)),
+        **fitted_number("lshare", (0.0, 1.0), 0.5),
     )
     uniform = st.number_input(
         "Effective token count over visible keys that makes a head uniform",
-        value=0.5,
         step=0.05,
-        **linked("ushare", ends=(0.0, 1.0)),
+        **fitted_number("ushare", (0.0, 1.0), 0.5),
     )
     return {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
 

@@ -1,5 +1,6 @@
 """Landing page: a measure of all heads, by default the effective token count, and a kernel."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
@@ -16,10 +17,10 @@ from pages.shared.cards.plain import capital
 from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import compute_button, is_wanted, want
-from pages.shared.selection.fit import linked
+from pages.shared.selection.choices import choose
+from pages.shared.selection.fit import fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.selection.head_choice import strongest
 from pages.shared.selection.head_link import head_link, page_address
-from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.summary import heads_table, summary
@@ -55,10 +56,8 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             return
         wanted = st.number_input(
             f"Wanted error ({named[measure.declared.value]})",
-            min_value=0.0,
-            value=None,
             placeholder="5 % or 0.02",
-            **linked("wanted"),
+            **fitted_number("wanted", (0.0, math.inf), None),
         )
         if not is_wanted(HowManyTexts.name):
             told = "from stored statistics, in some seconds"
@@ -158,7 +157,7 @@ def offer_small_models() -> None:
         st.markdown(":small[Small models that compute live here:]", width="content")
         for name in BUNDLED_MODELS:
             st.button(
-                name, key=f"show-{name}", type="tertiary", on_click=write, args=("model", name)
+                name, key=f"show-{name}", type="tertiary", on_click=choose, args=("model", name)
             )
 
 
@@ -210,9 +209,8 @@ def draw_measure(
     def draw() -> None:
         small = kernels is not None and st.toggle(
             "Kernels in the cells",
-            True,
             help="each head's kernel as a small curve, larger on hover",
-            **linked("curves"),
+            **fitted_flag("curves", True),
         )
         curves = kernels if small else None
         draw_grid(measure, found, here, selection, shown, order, curves, fade=fade)
@@ -235,16 +233,14 @@ def page(selection: Selection) -> None:
     left, right = st.columns([6, 5])
     grid, filters = left.container(), left.expander("Filter and order", key="filters")
     with filters:
-        shown = st.pills(
-            "Show kinds", default=KINDS, selection_mode="multi", **linked("kinds", KINDS)
-        )
-        chosen = st.selectbox("Order of heads", **linked("order", Order))
+        shown = st.pills("Show kinds", selection_mode="multi", **fitted_list("kinds", KINDS, KINDS))
+        chosen = st.selectbox("Order of heads", **fitted_index("order", Order))
         order = Order(chosen or Order.NUMBER)
         thresholds = kind_thresholds()
         fade = st.toggle(
             "Fade heads whose kind is not resolved",
             help="the 95 % interval of a number holds a limit of the kinds",
-            **linked("fade"),
+            **fitted_flag("fade"),
         )
     asked = KernelParams(skip=selection.skip, query=selection.query)
     limits = EtcParams(skip=selection.skip, **thresholds)

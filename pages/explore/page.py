@@ -24,9 +24,9 @@ from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import capital, plain, say_error
 from pages.shared.jobs import results
 from pages.shared.look.component import room
-from pages.shared.selection.fit import choose_one, linked
+from pages.shared.selection.choices import choose, chosen
+from pages.shared.selection.fit import choose_one, fitted_flag, fitted_text
 from pages.shared.selection.head_link import page_address
-from pages.shared.selection.links import write
 from pages.shared.selection.pins import HELP, add_pins, compare_link, pin_of
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
@@ -156,7 +156,7 @@ MAX_CHARACTERS = 30_000
 def choose_by_hand(names: list[str], many: bool) -> None:
     """Choose the heads in a loop or a box; a click selects its head on every page. A callback."""
     if many:
-        write(KEY, " ".join(names))
+        choose(KEY, " ".join(names))
     else:
         select_head(names[0])
 
@@ -165,7 +165,7 @@ def _read(selection: Selection) -> tuple[set[Head], str]:
     """Return the heads in the field, and an error about the first invalid name."""
     geometry = selection.located.geometry
     found, wrong = set(), ""
-    for name in re.split(r"[\s,;]+", st.session_state.get(KEY) or ""):
+    for name in re.split(r"[\s,;]+", chosen(KEY, "")):
         if not name:
             continue
         try:
@@ -180,14 +180,13 @@ def draw_names(selection: Selection) -> list[Head]:
     row = st.container(horizontal=True, vertical_alignment="bottom")
     row.text_input(
         "Heads chosen",
-        max_chars=MAX_CHARACTERS,
         placeholder="draw, or type L0H3 L2H6",
-        **linked(KEY),
+        **fitted_text(KEY, most=MAX_CHARACTERS),
     )
     chosen, wrong = _read(selection)
     row.button(
         "Choose none",
-        on_click=write,
+        on_click=choose,
         args=(KEY, ""),
         disabled=not chosen,
         icon=":material/close:",
@@ -285,13 +284,13 @@ def page(selection: Selection) -> None:
         "Also measures for which the model runs again",
         help="such as the induction score; they take longer the first time",
         width=336,  # known before the browser has drawn it, so that what stands beside stays
-        **linked("again"),
+        **fitted_flag("again"),
     )
     fade = more.toggle(
         "Fade heads whose kind is not resolved",
         help="the 95 % interval of a number holds a limit of the kinds",
         width=292,
-        **linked("fadepoints"),
+        **fitted_flag("fadepoints"),
     )
     asked = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
     found = results.fetch(HeadMeasures, selection.run, asked)

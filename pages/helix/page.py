@@ -12,9 +12,9 @@ from pages.shared.cards.explained import explained
 from pages.shared.cards.figure import charts
 from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted, fitted_span, linked
+from pages.shared.selection.choices import choose
+from pages.shared.selection.fit import choose_one, fitted, fitted_index, fitted_number, fitted_span
 from pages.shared.selection.head_link import page_link
-from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.helix.claims import SMOOTH_SHARE
@@ -71,22 +71,19 @@ def choose_prompts(selection: Selection) -> HelixParams:
             prompts=prompts,
             tokens=st.slider(
                 "Repeated tokens, one per prompt",
-                value=100,
                 step=10,
-                **linked("rtok", ends=(10, 200)),
+                **fitted_number("rtok", (10, 200), 100),
             ),
             leave_out=st.slider(
                 "Leave out the first positions",
-                value=0,
                 help="later layers have huge values at the first positions",
-                **linked("out", ends=(0, 32)),
+                **fitted_number("out", HelixParams.ends("leave_out"), 0),
             ),
-            subspace=st.slider("k of the subspaces compared", value=3, **linked("k", ends=(1, 10))),
+            subspace=st.slider("k of the subspaces compared", **fitted_number("k", (1, 10), 3)),
             far=st.slider(
                 "Far from 0: beyond this many times the rms",
-                value=1.0,
                 step=0.5,
-                **linked("far", ends=(0.5, 4.0)),
+                **fitted_number("far", (0.5, 4.0), 1.0),
             ),
         )
 
@@ -102,8 +99,8 @@ def choose_view(helix: Result) -> HelixView:
     )
     span = two.slider("Positions drawn", **fitted_span("span", first, last))
     groups = ["none", *(f"{size}" for size in GROUP_SIZES)]
-    group = three.selectbox("Averages in groups of", **linked("avg", groups))
-    overlay = four.selectbox("Drawn with it", **linked("overlay", OVERLAYS))
+    group = three.selectbox("Averages in groups of", **fitted_index("avg", groups))
+    overlay = four.selectbox("Drawn with it", **fitted_index("overlay", OVERLAYS))
     chosen = None if group == "none" else int(group)
     return HelixView(layer, cast("tuple[int, int]", span), chosen, overlay)
 
@@ -141,7 +138,7 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
                 f"Show {name}: {what}",
                 icon=":material/gesture:",
                 key=f"show-{name}",
-                on_click=write,
+                on_click=choose,
                 args=("model", name),
             )
 

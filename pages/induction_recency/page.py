@@ -22,10 +22,10 @@ from pages.shared.experiments.random_controls import (
 )
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted, fitted_index, linked
+from pages.shared.selection.choices import choose
+from pages.shared.selection.fit import fitted, fitted_flag, fitted_index
 from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.head_link import head_link
-from pages.shared.selection.links import write
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
@@ -79,7 +79,7 @@ def draw_sequences(recency: Result) -> None:
     roles, examples = recency.values["role"], recency.texts["examples"]
     seconds = recency.coordinates["second"]
     shown = np.unique(np.linspace(0, len(roles) - 1, MAX_ROWS).round().astype(int))
-    tokens = st.toggle("Show the tokens of the first sample", False, **linked("showtokens"))
+    tokens = st.toggle("Show the tokens of the first sample", **fitted_flag("showtokens"))
     rows = []
     for i in shown:
         names = [ROLES[role] for role in roles[i]]
@@ -155,7 +155,7 @@ def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, lo
         if length <= longest:
             presets.button(
                 f"{name}: {length}",
-                on_click=write,
+                on_click=choose,
                 args=("rlength", length),
                 key=f"length-{length}",
             )
@@ -299,7 +299,7 @@ def draw_more(
     with st.container():
         draw_random(draws, switches, selection, min(MAX_LENGTH, n_ctx))
     if st.toggle(
-        "Compare with equalised norms of layer 0's head outputs", False, **linked("comparenorms")
+        "Compare with equalised norms of layer 0's head outputs", **fitted_flag("comparenorms")
     ):
         draw_cause(draws, sequences, switches, min(RANDOM_TOKENS, n_ctx), selection)
 

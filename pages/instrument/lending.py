@@ -13,13 +13,11 @@ import streamlit as st
 
 from pages.shared.cards.plain import plain, say
 from pages.shared.jobs import results
-from pages.shared.selection.links import write
+from pages.shared.selection.choices import choose, wanted
 from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
-
-LENT: Final = "lent-model"
 
 
 @dataclass(frozen=True)
@@ -76,27 +74,15 @@ NEEDS: Final = {
 }
 
 
-def lend_model(place: Place) -> str:
-    """Return the model to show; where the reader has chosen none, one that the page can show."""
-    state, first = st.session_state, catalog.entries()[0].name
-    asked = str(state.get("model") or st.query_params.get("model") or first)
-    lent = state.pop(LENT, None)
-    if asked not in (first, lent):
-        return asked
-    wanted = NEEDS[place.needs].model if lent_here(place, first) else first
-    if wanted != first:
-        state[LENT] = wanted
-    if wanted != asked:
-        if "model" not in state:  # later, Streamlit itself writes the value of its widget
-            st.query_params["model"] = wanted
-        write("model", wanted)
-    return wanted
+def model_wanted() -> str:
+    """Return the model that the reader has chosen, or the first."""
+    return str((wanted("model") or [""])[-1] or catalog.entries()[0].name)
 
 
-def lent_here(place: Place, name: str) -> bool:
-    """Tell whether a page shows another model than the one that nobody has chosen."""
+def lent_on(place: Place) -> str | None:
+    """Return the model that a page shows in place of the first, which it cannot show."""
     need = NEEDS.get(place.needs)
-    return need is not None and name == catalog.entries()[0].name and not need.met(name)
+    return None if need is None or need.met(catalog.entries()[0].name) else need.model
 
 
 def lacking(place: Place, model: str) -> bool:
@@ -104,7 +90,7 @@ def lacking(place: Place, model: str) -> bool:
     need, first = NEEDS.get(place.needs), catalog.entries()[0].name
     if need is None:
         return False
-    if st.session_state.get(LENT) == model:
+    if model == lent_on(place) and model_wanted() == first:
         title = catalog.title_here(first)
         told = f"{title} {need.why}, so this page shows {model}. Other pages return to {title}."
         st.info(plain(told), icon=":material/info:")  # a frame for one card has its own line
@@ -116,7 +102,7 @@ def lacking(place: Place, model: str) -> bool:
         f"Show {need.model} instead",
         key="lend",
         icon=":material/visibility:",
-        on_click=write,
+        on_click=choose,
         args=("model", need.model),
     )
     return need.always

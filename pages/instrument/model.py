@@ -1,12 +1,14 @@
 """Which model is shown: the reader's choice, its checkpoint, and one line on what it is."""
 
+from typing import Any
+
 import streamlit as st
 
-from pages.instrument.lending import lend_model, lent_here
+from pages.instrument.lending import lent_on, model_wanted
 from pages.instrument.run import RESULTS_ALONE
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted_index, linked
+from pages.shared.selection.fit import fitted_index, fitted_text
 from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
@@ -23,26 +25,24 @@ def choose_model(place: Place) -> Located:
     """
     names = [entry.name for entry in catalog.entries()]
     free = settings().allow_any_model
-    asked = lend_model(place)
-    unknown = asked not in names and not free
-    name = st.selectbox(
+    asked = model_wanted()
+    options = names if asked in names else [*names, asked]
+    name: Any = st.selectbox(
         "Model",
         format_func=catalog.title_here,
         accept_new_options=free,
         help="or type a hub name, directory or GGUF file"
         if free
         else "the host chooses the models",
-        **linked("model", [*names, asked] if unknown else names),
+        **fitted_index("model", options, names[0], lent=lent_on(place)),
     )
-    if name is None or (name not in names and not free):
+    if name not in names and not free:
         titles = ", ".join(map(catalog.title_here, names))
         results.stop(
             f"The link asks for model {name!r}, which is not offered here. Choose one in the "
             f"sidebar: {titles}. The host of this server can add models with POSKERNEL_MODELS, or "
             "allow all with POSKERNEL_ALLOW_ANY_MODEL=1."
         )
-    if name != asked and lent_here(place, name):
-        st.rerun()  # Back and Forward restore the model of the address
     revision = _checkpoint(name) if catalog.is_local(name) else _revision(name)
     try:
         located = results.located(name, revision)
@@ -55,10 +55,9 @@ def choose_model(place: Place) -> Located:
 def _revision(name: str) -> str | None:
     typed = st.text_input(
         "Revision",
-        max_chars=64,
         placeholder="main",
         help="hub revision or training checkpoint",
-        **linked("revision"),
+        **fitted_text("revision", most=64),
     )
     revision = typed.strip() or None
     try:

@@ -8,7 +8,8 @@ import streamlit as st
 
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted, fitted_index, linked
+from pages.shared.selection.choices import wanted
+from pages.shared.selection.fit import fitted, fitted_flag, fitted_index
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import (
@@ -65,16 +66,16 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
     off: dict[str, Any] = {"disabled": alone, "help": RESULTS_ALONE if alone else None}
     line = st.empty()
     with st.expander("Run", key="run"):
-        corpus = st.selectbox("Corpus", help=CORPUS_HELP, **linked("corpus", offered))
+        corpus = st.selectbox("Corpus", help=CORPUS_HELP, **fitted_index("corpus", offered))
         context = st.selectbox(
             "Context T (tokens)",
             **off | {"help": off["help"] or CONTEXT_HELP},
             **fitted_index("context", contexts, default),
         )
         windows = one_of("Windows of text, at most", counts, key="windows", usual=many, **off)
-        start = st.toggle("Start token first", starts, **off, **linked("start"))
-        dtype = st.selectbox("Precision", **off, **linked("dtype", dtypes))
-        ends = st.selectbox("Read until", **off, **linked("until", ENDS))
+        start = st.toggle("Start token first", **off, **fitted_flag("start", starts))
+        dtype = st.selectbox("Precision", **off, **fitted_index("dtype", dtypes))
+        ends = st.selectbox("Read until", **off, **fitted_index("until", ENDS))
         about = "kernels leave out these keys, because attention often rests on the first keys"
         label = "Skip first keys (tokens)"
         skips = list(shown.skips) if shown and shown.skips else []
@@ -101,8 +102,8 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
 
 def _stopped_at() -> set[int]:
     """Return the number of windows that the reader or the address asks for, if it is a number."""
-    asked = str(st.session_state.get("windows", st.query_params.get("windows", "")))
-    return {int(asked)} if asked.isdecimal() and 0 < int(asked) <= MAX_RUN else set()
+    asked = [str(each) for each in wanted("windows")]
+    return {int(each) for each in asked if each.isdecimal() and 0 < int(each) <= MAX_RUN}
 
 
 def _line(run: RunSpec, skip: int) -> str:

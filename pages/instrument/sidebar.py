@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 import streamlit as st
@@ -11,18 +13,19 @@ from cachetools import LRUCache, cached
 from pages import FIRST, NAMES, SECTIONS, module_of
 from pages.instrument.model import choose_model
 from pages.instrument.parts import draw_find, draw_grid, draw_position, draw_state, draw_told
-from pages.instrument.run import choose_run, one_of
+from pages.instrument.run import choose_run
 from pages.shared.cards.rest import note_far
 from pages.shared.grid.measure_grid import all_heads
 from pages.shared.grid.measures import MEASURES, chosen_measure
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted_index, linked
+from pages.shared.selection.choices import choose as choose_value
+from pages.shared.selection.choices import chosen, fit
+from pages.shared.selection.fit import fitted_index, list_of, nearest_of
 from pages.shared.selection.functions import functions_of
-from pages.shared.selection.links import note_moved, write
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
 from pages.shared.selection.selection import Selection
-from pages.shared.selection.session import restored
+from pages.shared.selection.told import among
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.errors import PosKernelError
@@ -57,38 +60,29 @@ def choose(place: Place) -> Selection:
         located = choose_model(place)
         find, heads, position, pins = (st.container() for _ in range(4))
         run, skip = choose_run(located)
-        state = st.session_state
-        before = {key: (state.get(key), state.get(f"default-{key}")) for key in ("head", "query")}
-        with st.container(key="bound"):  # not shown: the browser draws these choices itself
-            layer, head = _choose_cell(located)
-            queries = list(
-                (located.shown and located.shown.queries) or located.usual_positions(run.context)
-            )
-            usual = min(DEFAULT_QUERY, run.context - 1)
-            query = one_of("Query position n (tokens)", queries, key="query", usual=usual)
-            offered: dict[str, list[Any]] = {"head": located.geometry.cells, "query": queries}
-            for key, (asked, default) in before.items():
-                if asked not in (None, default, *offered[key]) and not restored():
-                    note_moved(key, asked, state[key], located.title)
-            log = st.multiselect(
-                "Logarithmic axes", default=LOG_AXES[:1], **linked("log", LOG_AXES)
-            )
-            chosen = Selection(located, run, layer, head, query, skip)
-            _tell_browser(chosen, queries, log)
+        layer, head = _choose_cell(located)
+        queries = list(
+            (located.shown and located.shown.queries) or located.usual_positions(run.context)
+        )
+        usual = min(queries, key=lambda each: abs(each - min(DEFAULT_QUERY, run.context - 1)))
+        query = nearest_of("query", queries, usual, located.title)
+        selection = Selection(located, run, layer, head, query, skip)
+        with st.container(key="choices"):  # not shown: the browser draws them itself
+            _tell_browser(selection, queries, list_of("log", LOG_AXES, LOG_AXES[:1]))
         with find:
-            draw_find("find", _targets(chosen))
+            draw_find("find", _targets(selection))
         with heads:
-            draw_heads(chosen)
+            draw_heads(selection)
         with position:
             draw_position("position", {"queries": queries})
         with pins, st.container(horizontal=True, vertical_alignment="center", key="pins"):
-            pin_button(chosen, "pin-head")
+            pin_button(selection, "pin-head")
             compare_link()
         if site():
             st.markdown(
                 ":material/menu_book: [Tutorial](docs/tutorial.html) · [Documentation](docs/)"
             )
-    return chosen
+    return selection
 
 
 def draw_heads(selection: Selection, key: str = BESIDE) -> None:
@@ -118,21 +112,19 @@ def _choose_cell(located: Located) -> tuple[int, int]:
     cells = geometry.cells
     telling = telling_head(located.spec.name)
     default = telling if telling in cells else cells[0]
-    _keep_near(cells)
-    cell = st.selectbox("Head", **fitted_index("head", cells, default))
+    offered, title = partial(among, cells), located.title
+    cell = fit("head", default, itemgetter(-1), partial(_nearest, cells), offered, title)
     return parse_cell(cell, geometry.n_layers, geometry.n_heads)
 
 
-def _keep_near(cells: list[str]) -> None:
-    """If a smaller model has no such head as the chosen one, choose the nearest."""
-    state = st.session_state
-    chosen = str(state.get("head"))
-    if chosen in ("None", state.get("default-head"), *cells):
-        return
-    layer, head = parse_cell(chosen, MANY, MANY)
+def _nearest(cells: list[str], name: str) -> str:
+    """Return the head of a name, or the nearest to it that the model has."""
+    if name in cells:
+        return name
+    layer, head = parse_cell(name, MANY, MANY)
     places = [parse_cell(cell, MANY, MANY) for cell in cells]
     near = min(places, key=lambda each: (abs(each[0] - layer), abs(each[1] - head)))
-    write("head", head_name(*near))
+    return head_name(*near)
 
 
 def _tell_browser(selection: Selection, queries: list[int], log: list[str]) -> None:
@@ -156,8 +148,8 @@ def _follow() -> None:
     st.session_state[FOLLOWED] = choice["rev"]
     note_far(far=bool(choice.get("far")))
     for name, key in TAKEN.items():
-        if choice.get(name) not in (None, st.session_state.get(key)):
-            write(key, choice[name])
+        if choice.get(name) not in (None, chosen(key)):
+            choose_value(key, choice[name])
     st.session_state[GO] = choice.get("page")
 
 

@@ -10,6 +10,7 @@ const state = { rev: 0, cell: "", query: 0, log: [], seen: null }; // `seen`: po
 let given = { run: "", blocks: {}, pinned: [] }; // what the server said last
 let drawn = null; // what the server's figures have been drawn for
 let tellServer = () => {};
+let untold = {}; // what the reader has chosen and the server has not followed yet
 let resting = 0;
 let frame = 0;
 let again = false;
@@ -42,11 +43,13 @@ function choose(change) {
 // last one that it has followed.
 function decide(change, more = {}) {
   choose({ seen: null, ...change, rev: state.rev + 1 });
+  for (const [name, value] of Object.entries(change)) untold[name] = [state.rev, value];
+  if (more.measure) untold.measure = [state.rev, more.measure];
   if (change.query !== undefined) need(given.blocks[state.query]);
   clearTimeout(resting);
   resting = setTimeout(() => {
-    const { cell, query, log, rev } = state;
-    tellServer("choice", { cell, query, log, rev, far: isFar(), ...more });
+    const told = Object.fromEntries(Object.entries(untold).map(([name, [, value]]) => [name, value]));
+    tellServer("choice", { ...told, rev: state.rev, far: isFar(), ...more });
   }, REST);
 }
 
@@ -129,12 +132,15 @@ function followServer({ data, setStateValue }) {
   if (other) for (const kept of [blocks, fetched]) kept.clear();
   given = data;
   tellServer = setStateValue;
+  untold = Object.fromEntries(Object.entries(untold).filter(([, [rev]]) => rev > data.rev));
+  const kept = Object.fromEntries(Object.entries(untold).map(([name, [, value]]) => [name, value]));
   if (other || data.rev >= state.rev)
     choose({
-      rev: data.rev,
+      rev: Math.max(state.rev, data.rev),
       cell: data.cell,
       query: data.query,
       log: data.log,
+      ...kept,
       seen: other ? null : state.seen,
     });
   need(given.blocks[state.query]);

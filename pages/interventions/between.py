@@ -85,8 +85,8 @@ def _choose(selection: Selection) -> dict[str, Any]:
     for place, (name, label) in zip(
         st.columns(2), (("clean", "Clean prompt"), ("changed", "Changed prompt")), strict=True
     ):
-        text = fitted_text(name, usual[name])
-        params[name] = place.text_area(label, max_chars=MAX_CHARACTERS, height=110, **text)
+        text = fitted_text(name, usual[name], MAX_CHARACTERS)
+        params[name] = place.text_area(label, height=110, **text)
     one, two, three = st.columns([2, 1, 1], vertical_alignment="bottom")
     params["metric"] = METRICS[choose_one("Metric", METRICS, "metric", place=one)]
     hint = "one token, with its leading space; empty: the likeliest after the prompt"
@@ -96,8 +96,8 @@ def _choose(selection: Selection) -> dict[str, Any]:
     ):
         if used:
             key = name.replace("_", "")
-            text = fitted_text(key, usual[key])
-            params[name] = place.text_input(label, max_chars=64, help=hint, **text)
+            text = fitted_text(key, usual[key], 64)
+            params[name] = place.text_input(label, help=hint, **text)
     one, two = st.columns(2)
     params["what"] = PARTS[choose_one("Put into the other run", PARTS, "what", place=one)]
     way = choose_one("Direction", DIRECTIONS, "way", place=two)

@@ -1,19 +1,19 @@
 """The controls of the interventions page: presets, the prompt, and the change."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import streamlit as st
 
+from pages.shared.selection.choices import choose, chosen, drawn, wanted
 from pages.shared.selection.fit import (
     choose_one,
-    fitted,
     fitted_index,
     fitted_list,
+    fitted_number,
     fitted_text,
-    linked,
 )
-from pages.shared.selection.links import write
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.interventions.presets import Preset, presets_for
 from poskernel_core.analyses.interventions.spec import InterventionParams
@@ -32,7 +32,7 @@ SCOPES: Final[dict[str, str]] = {
 def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     """Draw the head, its moves and the change of its output; return them as parameters."""
     cells = selection.located.geometry.cells
-    moves = list(dict.fromkeys([*defaults["moves"], *st.session_state.get("moves", [])]))
+    moves = list(dict.fromkeys([*defaults["moves"], *wanted("moves")]))
     one, two, three = st.columns([3, 6, 4], vertical_alignment="bottom")
     params: dict[str, Any] = {
         "change": "move",
@@ -55,21 +55,15 @@ def choose_move(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any
     params["scale"] = one.number_input(
         "Multiply by",
         step=0.5,
-        value=defaults["scale"],
-        **linked("scale", ends=InterventionParams.ends("scale")),
+        **_number("scale", defaults),
     )
     for two in more:
         params["strength"] = two.number_input(
             "Nats above the largest score",
             step=1.0,
-            value=defaults["strength"],
-            **linked("strength", ends=InterventionParams.ends("strength")),
+            **_number("strength", defaults),
         )
-    scope = last.selectbox(
-        "What is multiplied",
-        index=list(SCOPES).index(defaults["scope"]),
-        **linked("scope", SCOPES),
-    )
+    scope = last.selectbox("What is multiplied", **fitted_index("scope", SCOPES, defaults["scope"]))
     params["scope"] = SCOPES[scope]
     return params
 
@@ -89,20 +83,19 @@ def offer_words(prompt: str) -> None:
 
 def _add_move(move: str) -> None:
     """Add a move. A callback."""
-    write("moves", list(dict.fromkeys([*st.session_state["moves"], move])))
+    choose("moves", list(dict.fromkeys([*chosen("moves"), move])))
 
 
 def keep_fitting() -> None:
     """Remove moves whose words the new prompt does not contain. A callback."""
-    if "moves" in st.session_state:
-        write("moves", fitting(st.session_state["moves"], st.session_state["prompt"]))
+    if moves := chosen("moves"):
+        choose("moves", fitting(moves, chosen("prompt")))
 
 
 def choose_stage(place: Any, defaults: dict[str, Any]) -> str:
     """Draw the choice between scores and pattern."""
-    words = list(CHANGED_STAGES)
-    index = words.index(defaults["stage"])
-    return CHANGED_STAGES[place.selectbox("Changed", index=index, **linked("stage", words))]
+    field = fitted_index("stage", CHANGED_STAGES, defaults["stage"])
+    return CHANGED_STAGES[place.selectbox("Changed", **field)]
 
 
 CHANGES: Final[dict[str, str]] = {
@@ -144,36 +137,32 @@ def choose_preset(
     """
     names = [preset.name for preset in presets]
     left, right = st.columns([3, 2], vertical_alignment="bottom")
-    name = left.selectbox(
-        "Preset",
-        on_change=_apply,
-        args=(key, presets, values_of, selection.cell),
-        **fitted_index(key, names, names[0]),
-    )
-    chosen = presets[names.index(name)]
-    if chosen.cell and chosen.cell != selection.cell:
+    apply = partial(_apply, key, presets, values_of, selection.cell)
+    name = left.selectbox("Preset", **fitted_index(key, names, then=apply))
+    preset = presets[names.index(name)]
+    if preset.cell and preset.cell != selection.cell:
         right.button(
-            f"Look at {chosen.cell}, the preset's head",
+            f"Look at {preset.cell}, the preset's head",
             icon=":material/visibility:",
             on_click=select_head,
-            args=(chosen.cell,),
+            args=(preset.cell,),
             key="look",
         )
-    values, place = values_of(chosen, selection.cell), st.empty()
+    values, place = values_of(preset, selection.cell), st.empty()
 
     def about() -> None:
-        same = all(st.session_state.get(key, values[key]) == values[key] for key in values)
+        same = all(chosen(key) == value for key, value in values.items() if drawn(key))
         changed = "Changed since: choose another preset, then this one again, to restore it."
-        place.caption(chosen.about if same else changed)
+        place.caption(preset.about if same else changed)
 
     return presets[0], about
 
 
 def _apply(key: str, presets: tuple[Preset, ...], values_of: Values, cell: str) -> None:
     """Write a preset's values to the widgets. A callback."""
-    chosen = next(each for each in presets if each.name == st.session_state[key])
-    for name, value in values_of(chosen, cell).items():
-        write(name, value)
+    preset = next(each for each in presets if each.name == chosen(key))
+    for name, value in values_of(preset, cell).items():
+        choose(name, value)
 
 
 def _values(preset: Preset, cell: str) -> dict[str, Any]:
@@ -216,11 +205,9 @@ def _choose_prompt(first: Preset) -> str | None:
     """Draw the prompt; return it, or None while it is empty."""
     prompt = st.text_area(
         "Prompt",
-        max_chars=MAX_CHARACTERS,
         height=140,
-        on_change=keep_fitting,
         help="the model predicts the next token; the prompt may fill the context",
-        **fitted_text("prompt", first.prompt),
+        **fitted_text("prompt", first.prompt, MAX_CHARACTERS, keep_fitting),
     )
     if prompt.strip():
         return prompt
@@ -261,10 +248,9 @@ def missing(params: dict[str, Any]) -> str:
     return ""
 
 
-def _whole(name: str, defaults: dict[str, Any]) -> dict[str, Any]:
-    """Return what a field for a whole number takes, within the bounds of its parameter."""
-    least, most = InterventionParams.ends(name)
-    return fitted(name, range(least, most + 1), defaults[name])
+def _number(name: str, defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return what a field for a number takes, within the bounds of its parameter."""
+    return fitted_number(name, InterventionParams.ends(name), defaults[name])
 
 
 def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
@@ -272,12 +258,11 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     layers = range(selection.located.geometry.n_layers)
     places = ["in W_pos", *map(_before, layers)]
     place = left.selectbox("Averaged", **fitted_index("place", places, defaults["place"]))
-    group = right.number_input("Positions per group", **_whole("group", defaults))
+    group = right.number_input("Positions per group", **_number("group", defaults))
     keep = last.number_input(
         "Spare the first positions",
-        value=defaults["keep"],
         help="in later layers the first positions have huge vectors, which averaging would spread",
-        **linked("keep", ends=InterventionParams.ends("keep")),
+        **_number("keep", defaults),
     )
     return {
         "change": "average",
@@ -289,11 +274,10 @@ def _average(selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
 
 def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     one, two, three = st.columns(3, vertical_alignment="bottom")
-    every = one.number_input("Every k-th position, k =", **_whole("every", defaults))
+    every = one.number_input("Every k-th position, k =", **_number("every", defaults))
     hint = "such as 0-3 or 0,2; empty: the first four"
-    field = fitted_text("layers", defaults["layers"])
-    most = InterventionParams.ends("layers")[1]
-    layers = two.text_input("In layers", help=hint, max_chars=most, placeholder=hint, **field)
+    field = fitted_text("layers", defaults["layers"], InterventionParams.ends("layers")[1])
+    layers = two.text_input("In layers", help=hint, placeholder=hint, **field)
     stage = choose_stage(three, defaults)
     return {"change": "blind", "every": every, "layers": layers, "stage": stage}
 

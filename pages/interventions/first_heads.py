@@ -7,7 +7,7 @@ import streamlit as st
 
 from pages.shared.grid.measures import MEASURES
 from pages.shared.jobs.pressed import fetch_when_asked
-from pages.shared.selection.links import write
+from pages.shared.selection.choices import choose
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.heads import head_name
@@ -37,7 +37,7 @@ def offer_first_heads(selection: Selection, key: str) -> None:
         st.button(
             "Take these heads",
             disabled=not cells,
-            on_click=write,
+            on_click=choose,
             args=(key, ", ".join(cells)),
             key="take-heads",
         )

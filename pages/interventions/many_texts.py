@@ -11,7 +11,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.jobs.pressed import fetch_when_asked
-from pages.shared.selection.fit import fitted_text, linked
+from pages.shared.selection.fit import fitted_index, fitted_text
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.ablation.figures import ablated_figure, induction_change_figure
 from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams
@@ -34,7 +34,7 @@ def draw_many_texts(selection: Selection) -> None:
     heads = one.text_input(
         "Heads", help="such as L0H1, L2H3; all at once", **fitted_text("manyheads", selection.cell)
     )
-    instead = two.selectbox("What takes their place", **linked("manyby", BY))
+    instead = two.selectbox("What takes their place", **fitted_index("manyby", BY))
     offer_first_heads(selection, "manyheads")
     if not heads.strip():
         st.info("Type one head or more.", icon=":material/touch_app:")

@@ -14,7 +14,7 @@ from pages.shared.cards.figure import chart, charts
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, linked
+from pages.shared.selection.fit import choose_one, fitted_flag
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -60,8 +60,7 @@ def draw_averaging(selection: Selection, layer: int | None, keep: int) -> None:
     """Draw the loss on windows of the corpus against the size of the groups, if asked for."""
     if st.toggle(
         "Measure the loss on 16 windows of the corpus, for every size of group",
-        False,
-        **linked("avgtable"),
+        **fitted_flag("avgtable"),
     ):
         found = results.fetch(Averaging, selection.run, AveragingParams(layer=layer, keep=keep))
         if found is not None:

@@ -10,7 +10,7 @@ from pages.shared.cards.explained import sections
 from pages.shared.cards.plain import plain, say
 from pages.shared.jobs import results
 from pages.shared.jobs.jobs import follow
-from pages.shared.selection.fit import choose_one, fitted_index, linked
+from pages.shared.selection.fit import choose_one, fitted_flag, fitted_index
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.definitions import Method, methods
@@ -72,9 +72,8 @@ def draw_ledger(selection: Selection) -> None:
         f"Compute all {len(figures)} figures on this machine"
         if computes()
         else "Show what was computed on this machine",
-        False,
         help="every value of ours is computed on this machine",
-        **linked("compute"),
+        **fitted_flag("compute"),
     )
     lines = _computed(figures, selection) if compute else {}
     _draw_table(figures, lines)
@@ -199,7 +198,7 @@ def draw_definitions() -> None:
     """Draw the definitions, each in an expander; a link may open one of them."""
     found = methods()
     names = [ALL, *(method.name for method in found)]
-    chosen = st.selectbox("Definition", **linked("method", names))
+    chosen = st.selectbox("Definition", **fitted_index("method", names))
     for heading, runs in (
         ("Read from the statistics of a pass", False),
         ("Run the model again", True),

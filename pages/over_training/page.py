@@ -22,7 +22,7 @@ from pages.over_training.sections import (
 )
 from pages.shared.cards.plain import say_error
 from pages.shared.grid.measures import MEASURES
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import fitted_index
 from pages.shared.selection.head_choice import offer_head
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -53,7 +53,7 @@ SINK = "attention sink"
 def choose_measure(geometry: Geometry) -> HeadMeasure:
     """Draw the list of the model's measures; return the chosen one."""
     titles = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
-    chosen = st.selectbox("Measure", index=titles.index(FIRST), **linked("follow", titles))
+    chosen = st.selectbox("Measure", **fitted_index("follow", titles, FIRST))
     return MEASURES[chosen or FIRST].declared
 
 

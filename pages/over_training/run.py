@@ -10,7 +10,7 @@ from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say, say_error
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, want
-from pages.shared.selection.fit import choose_one, fitted_index, linked
+from pages.shared.selection.fit import choose_one, fitted_flag, fitted_index
 from pages.shared.selection.pins import with_model
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
@@ -150,8 +150,7 @@ def choose_run(selection: Selection) -> Chosen | None:
     if len(training.checkpoints) > MANY:
         every = st.toggle(
             f"All {len(training.checkpoints)} checkpoints, not only those nearest to powers of two",
-            False,
-            **linked("everystep"),
+            **fitted_flag("everystep"),
         )
         training = training if every else training.chosen(LOG)
     return Chosen(selection, training)

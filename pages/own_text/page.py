@@ -20,8 +20,14 @@ from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW
 from pages.shared.jobs.results import engine
 from pages.shared.look.component import of_matrix, room
-from pages.shared.selection.fit import choose_one, fitted, fitted_index, fitted_text, linked
-from pages.shared.selection.links import taken, write
+from pages.shared.selection.choices import choose, spell, waits, wanted
+from pages.shared.selection.fit import (
+    choose_one,
+    fitted,
+    fitted_flag,
+    fitted_index,
+    fitted_text,
+)
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
@@ -68,9 +74,7 @@ from poskernel_core.plotting.shades import diverging
 from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
 
 PARAMETER: Final = "text"
-FIELD: Final = "own-text"
-LAST: Final = "own-text-last"
-"""The session's text and its address, kept because a widget forgets its value on another page."""
+BEGUN: Final = "own-text-begun"
 
 MAX_IN_ADDRESS: Final = 8000
 EXAMPLES: Final = {
@@ -109,24 +113,23 @@ def choose_text(selection: Selection) -> str | None:
 
     The address has the name of the text if the server keeps texts, otherwise the text itself.
     """
-    gone = _follow_address(next(iter(EXAMPLES.values())) if selection.located.shown else "")
+    gone = _follow_link(next(iter(EXAMPLES.values())) if selection.located.shown else "")
     text: str = st.text_area(
         "Your text",
-        key=FIELD,
         height=130,
         placeholder="Type or paste a text, up to the context. Ctrl+Enter shows it.",
         help="only those who have the link can see it",
+        **({"key": "text-gone", "on_change": _typed} if gone else fitted_text(PARAMETER)),
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption("Examples:", width="content")
         for name, example in (EXAMPLES | where_it_attends(selection)).items():
             if selection.located.away and not is_stored(selection, example):
                 continue
-            st.button(name, on_click=write, args=(FIELD, example), key=f"example-{name}")
+            st.button(name, on_click=choose, args=(PARAMETER, example), key=f"example-{name}")
     if gone:
         st.warning(gone, icon=":material/link_off:")
     if not text.strip():
-        _remember("", None)
         if not gone:
             st.info(
                 "Type or paste a text, or take an example, to see every head's attention on it."
@@ -137,7 +140,7 @@ def choose_text(selection: Selection) -> str | None:
     try:
         check_text(text)
         address = _address_of(text)
-        _remember(text, address)
+        spell(PARAMETER, text, [] if address is None else [address])
     except BadRequest as error:
         say_error(str(error))
         return None
@@ -157,43 +160,29 @@ def choose_text(selection: Selection) -> str | None:
     return text
 
 
-def _follow_address(first: str) -> str:
-    """Fill the field from a changed address; return a sentence if its text is gone.
+def _follow_link(first: str) -> str:
+    """Find the text that the address names; return a sentence if it is gone.
 
     A session begins with the text ``first``.
     """
-    taken(PARAMETER)
-    asked = st.query_params.get(PARAMETER)
-    text, written = st.session_state.get(LAST, (first, None))
-    if FIELD in st.session_state and asked in (None, written):
+    asked = (wanted(PARAMETER) or [None])[-1]
+    if asked is None and BEGUN not in st.session_state:
+        choose(PARAMETER, first)
+    st.session_state[BEGUN] = True
+    if asked is None or not is_name(asked):
         return ""
-    if asked in (None, written):  # return from another page
-        st.session_state[FIELD] = text
+    if (text := kept_text(engine().store, asked)) is not None:
+        choose(PARAMETER, text)
         return ""
-    if not is_name(asked):
-        st.session_state[FIELD] = asked
-        return ""
-    found = kept_text(engine().store, asked)
-    if found is not None:
-        st.session_state[FIELD] = found
-        return ""
-    if FIELD in st.session_state and st.session_state[FIELD].strip():
-        return ""
+    waits()  # the link stays as it is
     return (
         "This server does not have the text of the link: type or paste it again, or ask the sender "
         "for it."
     )
 
 
-def _remember(text: str, address: str | None) -> None:
-    """Write the address of the text, and keep both for the session."""
-    if not text and (asked := st.query_params.get(PARAMETER)) and is_name(asked):
-        return  # a link whose text is gone stays as it is
-    st.session_state[LAST] = (text, address)
-    if address is None:
-        st.query_params.pop(PARAMETER, None)
-    elif st.query_params.get(PARAMETER) != address:
-        st.query_params[PARAMETER] = address
+def _typed() -> None:
+    choose(PARAMETER, st.session_state["text-gone"])
 
 
 def _address_of(text: str) -> str | None:
@@ -247,7 +236,7 @@ OTHER: Final = "against another key"
 
 def draw_reasons(selection: Selection, text: str, query: int) -> None:
     """Draw the switch, and what the scores of the query are made of if it is on."""
-    if not st.toggle("Split a score by what wrote the query and the key", **linked("split")):
+    if not st.toggle("Split a score by what wrote the query and the key", **fitted_flag("split")):
         return
     asked = ScoreComponentsParams(text=text, head=selection.cell, skip=selection.skip, query=query)
     usual = results.fetch(ScoreComponents, selection.run, asked)
@@ -278,7 +267,7 @@ def draw_reasons(selection: Selection, text: str, query: int) -> None:
 
 def draw_writes(selection: Selection, text: str, query: int) -> None:
     """Draw the switch, and what heads write to the logits at the query if it is on."""
-    if not st.toggle("Show what heads write to the prediction", **linked("writes")):
+    if not st.toggle("Show what heads write to the prediction", **fitted_flag("writes")):
         return
     asked = HeadWritesParams(text=text, head=selection.cell, query=query)
     wrote = results.fetch(HeadWrites, selection.run, asked)
@@ -289,13 +278,13 @@ def draw_writes(selection: Selection, text: str, query: int) -> None:
             title = f"{selection.cell} at token {query}: what it writes"
             card("written", partial(writes_figure, wrote), wrote, words.WRITES, title)
         with right:
-            own = fitted_index("word", offered, offered[0])
+            own = fitted_index("word", offered)
             place = offered.index(st.selectbox("Token raised or lowered", **own))
             shown, title = wrote.only("by_key"), "The keys that it comes from"
             card("by-key", partial(by_key_figure, wrote, place), shown, words.BY_KEY, title)
     told = "one token, often with a leading space; empty: the one that follows, or the likeliest"
-    label, own = "Token whose logit is split", fitted_text("logit", "")
-    token = st.text_input(label, help=told, max_chars=64, **own)
+    label, own = "Token whose logit is split", fitted_text("logit", most=64)
+    token = st.text_input(label, help=told, **own)
     whole = LogitContributionsParams(text=text, query=query, token=token or None)
     found = results.fetch(LogitContributions, selection.run, whole)
     if found is not None:
@@ -404,7 +393,7 @@ def draw_head(selection: Selection, text: str, whole: Result) -> None:
     if found is None:
         return
     figure, pattern = partial(head_figure, found), found.only("pattern")
-    draw = partial(draw_tokens, found, at, direction, partial(write, "at"))
+    draw = partial(draw_tokens, found, at, direction, partial(choose, "at"))
     card("tokens", figure, pattern, words.HEAD, f"{selection.cell} on the text", draw)
     if not split:
         st.caption("Splitting its scores into position and content takes the model's weights.")
@@ -420,7 +409,7 @@ def read_turns(selection: Selection, text: str) -> str | None:
     It is a conversation if the switch is on: the model's chat template is put around the turns.
     """
     told = "Paragraphs that begin with user: or assistant:, or a JSON list of turns."
-    if not st.toggle("Read it as a conversation", help=told, **linked("turns")):
+    if not st.toggle("Read it as a conversation", help=told, **fitted_flag("turns")):
         return text
     try:
         asked = ConversationParams(text=text)

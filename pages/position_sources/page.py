@@ -11,7 +11,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.explained import explained
 from pages.shared.cards.figure import chart
 from pages.shared.jobs.pressed import fetch_when_asked
-from pages.shared.selection.fit import linked
+from pages.shared.selection.fit import fitted, fitted_flag
 from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
@@ -128,11 +128,11 @@ def _linked(name: str) -> str:
 def draw_graph(every: Result) -> None:
     """Draw the largest shares of all heads; on demand the graph, from a chosen share on."""
     shown = every.only("share")
-    if not st.toggle("As a graph", **linked("asgraph")):
+    if not st.toggle("As a graph", **fitted_flag("asgraph")):
         figure: partial[go.Figure] = partial(list_figure, shown)
         title, told = "Who feeds whom: the largest shares", LIST
     else:
-        least = st.select_slider("Smallest share drawn", value=LEAST, **linked("feeds", SHARES))
+        least = st.select_slider("Smallest share drawn", **fitted("feeds", SHARES, LEAST))
         figure = partial(graph_figure, shown, least)
         title, told = f"Who feeds whom: shares of {least:g} or more", GRAPH
 

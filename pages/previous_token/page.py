@@ -13,7 +13,7 @@ from pages.shared.cards.figure import charts
 from pages.shared.cards.one_head import draw_profile
 from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted, linked
+from pages.shared.selection.fit import choose_one, fitted, fitted_flag
 from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
@@ -82,7 +82,7 @@ def ranked_table(ranked: Result, selected: str) -> None:
         **fitted("back", range(last + 1), 1),
     )
     only = right.toggle(
-        f"Only heads whose largest diagonal is k = {back}", False, **linked("onlyback")
+        f"Only heads whose largest diagonal is k = {back}", **fitted_flag("onlyback")
     )
     table = _table(ranked, back, only)
     if table.empty:
@@ -252,7 +252,7 @@ def page(selection: Selection) -> None:
     if ranked is not None:
         draw_ranking(selection, ranked)
         reach = st.select_slider(
-            "Offsets shown on either side (tokens)", value=8, **linked("reach", REACHES)
+            "Offsets shown on either side (tokens)", **fitted("reach", REACHES, 8)
         )
         draw_head(selection, ranked, reach)
         with rest() as wanted:

@@ -10,7 +10,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.figure import charts
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted, linked
+from pages.shared.selection.fit import choose_one, fitted, fitted_flag, fitted_index
 from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -100,7 +100,7 @@ def _draw_bands(kernel: Result) -> None:
 
 def draw_all_heads(found: Result, selection: Selection) -> None:
     """Draw the grid of all heads by a measure of the rotary spectrum."""
-    title = st.selectbox("Measure", **linked("rotaryby", MEASURES))
+    title = st.selectbox("Measure", **fitted_index("rotaryby", MEASURES))
     measure = MEASURES[title or next(iter(MEASURES))]
     shown = found.only(measure.value)
     values = shown.values[measure.value].astype(float)
@@ -152,8 +152,7 @@ def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
     st.subheader("What is lost without a band?", anchor="changes")
     if not st.toggle(
         "Run the model with each band frozen, and removed, on 8 windows of the corpus",
-        False,
-        **linked("changed"),
+        **fitted_flag("changed"),
     ):
         return
     where = choose_one("Changed in", ("all heads", LAYER, HEAD), "changedin")
@@ -218,7 +217,7 @@ def draw_head(selection: Selection, found: Result, kernels: Result) -> None:
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
     st.markdown(_numbers(one, kernel))
     draw_spectrum(one, kernel)
-    draw_kernels(kernel, log_x=st.toggle("Offsets on a log axis", True, **linked("logd")))
+    draw_kernels(kernel, log_x=st.toggle("Offsets on a log axis", **fitted_flag("logd", True)))
 
 
 def _numbers(one: Result, kernel: Result) -> str:

@@ -28,7 +28,6 @@ class Frame:
     place: Any
     waits: bool = False
     names: dict[str, None] = field(default_factory=dict)
-    drawn: set[str] = field(default_factory=set)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from poskernel_core.common.errors import NotInModel
 from poskernel_core.ledger.published import figures_of
 from poskernel_core.ledger.reproduce import published_name, request_for
 from poskernel_core.models import catalog, curated, fragments
-from tests.support.bound import opened_as_linked
+from tests.support.bound import bound, opened_as_linked
 from tools.recorded import open_page
 
 PART, WHOLE = "gpt2-small-layer0", "gpt2"
@@ -54,7 +54,7 @@ def test_said_on_pages(shipped_engine, monkeypatch):
     for name in ("etc_heatmap", *WHOLE_ONLY):
         open_page(app, name)
         assert ([], []) == ([*app.exception], [*app.error])
-        assert PART == app.selectbox(key="model").value
+        assert PART == bound(app)["model"].value
         assert any("token embeddings are random" in each.value for each in app.caption), name
         told = [each for each in app.info if "needs them\\: choose a whole model" in each.value]
         assert (name in WHOLE_ONLY) <= len(told) <= 1, name

@@ -23,7 +23,7 @@ from poskernel_core.models.tokenizers import load_tokenizer
 from poskernel_core.models.training import training_run
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import export_view, for_display
-from tests.support.bound import opened_as_linked
+from tests.support.bound import bound, opened_as_linked, positions
 
 CONTEXT, WINDOWS, QUERIES, SKIPS = 31, 7, (5, 23), (0, 3)
 
@@ -142,8 +142,8 @@ def test_a_page_shows_what_is_there(offered, fresh_engine, monkeypatch):
 
     assert not app.exception
     assert not app.error
-    assert list(QUERIES) == [int(each) for each in app.select_slider(key="query").options]
-    assert list(SKIPS) == [int(each) for each in app.select_slider(key="skip").options]
+    assert list(QUERIES) == positions(app)
+    assert list(SKIPS) == [int(each) for each in bound(app)["skip"].options]
     assert any("Stored results only" in each.value for each in app.caption)
 
 

@@ -17,7 +17,7 @@ from poskernel_core.models import catalog
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.models.stored import PACKAGED, stored_models, title_of
 from poskernel_core.plotting.by_axes import by_axes
-from tests.support.bound import headings, opened_as_linked, words
+from tests.support.bound import bound, headings, opened_as_linked, words
 
 NAME, OTHER = "smollm2-135m", "HuggingFaceTB/SmolLM2-135M"
 TITLE = "SmolLM2-135M-Instruct, 4 bits (Q4_1)"
@@ -94,7 +94,7 @@ def test_figures_and_compared_models_say_it(shipped):
 def test_no_page_calls_it_otherwise(shipped_only, name):
     """A link by the name opens the model; no text says the name, which stands in addresses."""
     app = opened_as_linked(name, model=NAME)
-    menu = app.selectbox(key="model")
+    menu = bound(app)["model"]
     assert TITLE == menu.options[0]
     assert NAME not in menu.options
     said = [words(app), *headings(app), *(each.label for each in app.expander)]

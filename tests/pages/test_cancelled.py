@@ -33,7 +33,6 @@ def test_one_is_asked_for_again(state):
         one.take({"state": state, "error": "ComputeFailed", "message": "Out of memory."})
     app = AppTest.from_function(page, default_timeout=60)
     app.session_state["again"], app.session_state["left"] = one, left
-    app.session_state["link-waits"] = False
     app.session_state[jobs.LEFT] = {plan.key for plan in plans}
     app.session_state[jobs.AGAIN] = {"another"}
     app.run()

@@ -8,7 +8,7 @@ import pytest
 
 from pages import FIRST, NAMES
 from pages.shared.jobs import results
-from pages.shared.selection import links
+from pages.shared.selection.choices import waits
 from tests.support import ROOT
 from tests.support.bound import opened_as_linked
 
@@ -87,7 +87,7 @@ def test_a_link_names_a_page_and_its_card(link):
 def test_a_link_asks_for_nothing_that_its_page_lacks(link, monkeypatch):
     """With nothing computed: no notice about a model, a head or a setting that does not fit."""
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")  # which offers SmolLM2-135M
-    monkeypatch.setattr(results, "fetch", lambda *_: links.waits())
+    monkeypatch.setattr(results, "fetch", lambda *_: waits())
     parts = urlsplit(link)
     app = opened_as_linked(parts.path.strip("/"), **parse_qs(parts.query))
 

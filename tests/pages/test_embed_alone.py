@@ -109,14 +109,18 @@ def vanishing() -> None:
     import streamlit as st
 
     from pages.shared.cards import embed
-    from pages.shared.selection.fit import linked
+    from pages.shared.selection.choices import open_choices, open_page, write_address
+    from pages.shared.selection.fit import fitted_number
 
+    open_choices("page")
+    open_page()
     embed.begin_embed()
     runs = st.session_state["runs"] = st.session_state.get("runs", 0) + 1
     if runs == 1:
-        st.slider("x", 0, 9, **linked("x"))
-    st.slider("y", 0, 9, **linked("y"))
+        st.slider("x", **fitted_number("x", (0, 9), 0))
+    st.slider("y", **fitted_number("y", (0, 9), 0))
     st.markdown(embed.whole_page("a"))
+    write_address(alone=embed.embedded())
 
 
 def test_the_link_keeps_what_was_drawn_while_the_card_was_computed():

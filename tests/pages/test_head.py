@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from poskernel_core.storage.notes import Notes
-from tests.support.bound import fine, opened, press, words
+from tests.support.bound import choose, fine, opened, press, words
 from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def test_experiments_wait_for_a_press(show, computed):
     (table,) = (each.value for each in app.markdown if each.value.startswith("| Two front tokens"))
     assert 10 == len(table.strip().splitlines())
     assert "start token (id 0), filler (id 1)" in table
-    app = fine(app.selectbox(key="head").select("L0H0").run())
+    app = fine(choose(app, "head", "L0H0"))
     assert "L0H0 has no sink: the first key gets less than 0.3" in words(app)
 
 

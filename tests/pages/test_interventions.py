@@ -13,7 +13,16 @@ from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.data.moves import fitting, words_of
-from tests.support.bound import fine, opened, opened_as_linked, press, with_menu
+from tests.support.bound import (
+    bound,
+    choose,
+    chosen,
+    fine,
+    opened,
+    opened_as_linked,
+    press,
+    with_menu,
+)
 from tools.recorded import figures_on
 
 OWN = "The cat saw the dog; the cat"
@@ -31,12 +40,12 @@ def said(app: AppTest) -> list[str]:
 def test_presets(computed):
     """Each brings its prompt and its change, and offers its head; the reader's own stays."""
     app = opened(PAGE, head=OTHER, context=CONTEXT)
-    assert app.button(key="look").click().run().selectbox(key="head").value == FIRST.cell
+    assert FIRST.cell == chosen(app.button(key="look").click().run(), "head")
     assert "look" not in [each.key for each in app.button]
     for preset in (*PRESETS[1:], FIRST):
-        app.selectbox(key="head").select(OTHER)
-        app.selectbox(key="preset").select(preset.name).run()
-        shown = app.text_area(key="prompt").value, app.selectbox(key="head").value
+        choose(app, "head", OTHER)
+        bound(app)["preset"].select(preset.name).run()
+        shown = bound(app)["prompt"].value, chosen(app, "head")
         assert (preset.prompt, OTHER) == shown
         offered = [each.label for each in app.button if each.key == "look"]
         assert offered == [f"Look at {preset.cell}, the preset's head"] * bool(preset.cell)
@@ -75,7 +84,7 @@ def test_bad_input_gives_one_sentence(computed, link, sentence):
 def test_an_empty_prompt_and_one_with_a_window(computed):
     app = opened(PAGE, context=CONTEXT, change="remove embeddings", prompt="  ")
     assert app.info[0].value.startswith("Type a prompt of a few words or more")
-    app.text_area(key="prompt").input(LONG).run()
+    bound(app)["prompt"].input(LONG).run()
     assert [] == said(app)
     assert {"whole-clean", "window-clean"} < {*figures_on(app)}
 
@@ -120,9 +129,9 @@ def test_a_prompt_of_ones_own_drops_what_does_not_fit(show, asked):
     """No error: the reader is asked for moves among the words that are there."""
     app = show()
     asked.clear()
-    app.text_area(key="prompt").input(OWN).run()
+    bound(app)["prompt"].input(OWN).run()
     assert not app.error
-    assert [] == app.multiselect(key="moves").value
+    assert [] == bound(app)["moves"].value
     assert [] == asked
     assert "press Add" in app.info[0].value
     assert ["The", "cat", "saw", "the", "dog", ";"] == app.selectbox(key="moverow").options
@@ -130,24 +139,24 @@ def test_a_prompt_of_ones_own_drops_what_does_not_fit(show, asked):
     assert ["The", "cat", "saw"] == app.selectbox(key="movekey").options
     app.selectbox(key="movekey").select("The").run()
     app.button(key="addmove").click().run()
-    assert ["saw>The"] == app.multiselect(key="moves").value
+    assert ["saw>The"] == bound(app)["moves"].value
     assert (OWN, "saw>The") == (asked[-1]["text"], asked[-1]["moves"])
-    app.text_area(key="prompt").input(OWN.replace("saw", "bit")).run()
-    assert [] == app.multiselect(key="moves").value
+    bound(app)["prompt"].input(OWN.replace("saw", "bit")).run()
+    assert [] == bound(app)["moves"].value
 
 
 def test_the_first_prompt_brings_its_moves_back(show):
     """Who has chosen no move of their own gets those of the preset with its prompt."""
     app = show()
-    prompt, moves = app.text_area(key="prompt").value, app.multiselect(key="moves").value
-    app.text_area(key="prompt").input(OWN).run()
-    app.text_area(key="prompt").input(prompt).run()
-    assert moves == app.multiselect(key="moves").value
+    prompt, moves = bound(app)["prompt"].value, bound(app)["moves"].value
+    bound(app)["prompt"].input(OWN).run()
+    bound(app)["prompt"].input(prompt).run()
+    assert moves == bound(app)["moves"].value
 
 
 def test_a_link_with_a_prompt_alone(show, asked):
     app = show(prompt=OWN)
-    assert ([], [], 0) == (asked, app.multiselect(key="moves").value, len(app.error))
+    assert ([], [], 0) == (asked, bound(app)["moves"].value, len(app.error))
     linked = show(prompt=OWN, moves=["cat>The"], edited="L1H2")
     assert ("cat>The", "L1H2") == (asked[-1]["moves"], asked[-1]["edited"])
     assert not linked.warning
@@ -157,11 +166,11 @@ def test_heads_are_chosen_from_those_of_the_model(show, asked):
     """No head ablated: asked for one; another model leaves out what it has not."""
     app = show(change="ablate heads")
     assert "L2H6" == asked[-1]["heads"]
-    app.multiselect(key="ablated").set_value([]).run()
+    bound(app)["ablated"].set_value([]).run()
     assert "Choose one or more heads" in app.info[0].value
-    app.multiselect(key="ablated").set_value(["L0H1", "L3H7"]).run()
+    bound(app)["ablated"].set_value(["L0H1", "L3H7"]).run()
     assert "L0H1, L3H7" == asked[-1]["heads"]
-    app.selectbox(key="model").select("demo-attn-2l").run()
+    bound(app)["model"].select("demo-attn-2l").run()
     assert not app.error
     assert "L0H1" == asked[-1]["heads"]
 
@@ -213,14 +222,14 @@ def test_between_two_prompts(computed):
     app = opened(PAGE, context=CONTEXT, mode="Between two prompts")
     pairs = pairs_for("demo-gpt2")
     for pair in (*pairs[1:], pairs[0]):
-        app.selectbox(key="pair").select(pair.name).run()
+        bound(app)["pair"].select(pair.name).run()
         shown = [app.text_area(key=key).value for key in ("clean", "changed")]
         assert [pair.prompt, pair.params["changed"]] == shown
         assert pair.about in [each.value for each in app.caption]
         assert ([], 2) == (said(app), len(app.metric))
         assert {"parts", "positions"} <= {*figures_on(app)}
-    app.text_area(key="changed").input(f"{pairs[0].prompt} and more").run()
+    bound(app)["changed"].input(f"{pairs[0].prompt} and more").run()
     (told,) = said(app)
     assert "equally many tokens" in told
-    app.text_area(key="changed").input(" ").run()
+    bound(app)["changed"].input(" ").run()
     assert app.info[0].value.startswith("Type two prompts")

@@ -3,10 +3,10 @@
 import pytest
 
 from pages.shared.jobs import results
-from pages.shared.selection import links
+from pages.shared.selection.choices import waits
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head
-from tests.support.bound import bound, opened, opened_as_linked
+from tests.support.bound import bound, choose, chosen, opened, opened_as_linked
 from tools.recorded import page_names
 
 METHODS = "methods"
@@ -28,9 +28,9 @@ def test_what_does_not_fit_is_named_in_one_notice(follow):
     assert not app.exception
     (told,) = (each.value.replace("\\", "") for each in app.warning)
     for sentence in (
-        "asks for head L99H99; shown is L2H6 instead: offered are 32 values from L0H0 to L3H7",
-        "asks for query 99999; shown is 400 instead: offered are 33 values from 15 to 511.",
-        "asks for skip 999; shown is 4 instead: offered are 0 to 32.",
+        "asks for head L99H99; shown is L3H7 instead: offered are 32 values from L0H0 to L3H7",
+        "asks for query 99999; shown is 511 instead: offered are 33 values from 15 to 511.",
+        "asks for skip 999; shown is 32 instead: offered are 0 to 32.",
         "The link gives n 99999, which this page does not use.",
         "The link gives seed 1, which this page does not use.",
     ):
@@ -68,7 +68,7 @@ def test_an_old_link_opens_as_it_was_meant(follow, script, old, new):
     assert not app.warning
     assert not (old.keys() - new.keys()) & app.query_params.keys() - {"pins"}
     for key, value in new.items():
-        held = bound(app)[key].value
+        held = chosen(app, key)
         shown = held if isinstance(held, list) else str(held).replace("True", "true")
         assert value == app.query_params.get(key, value) == shown
 
@@ -82,7 +82,7 @@ def test_old_pins_are_kept(follow):
 def test_the_name_of_today_wins(follow):
     """And heads are read in any case."""
     app = follow(HEATMAP, cell="L0H1", head="l2h3", texts="100", windows="50")
-    assert ("L2H3", 50) == (app.selectbox(key="head").value, bound(app)["windows"].value)
+    assert ("L2H3", 50) == (chosen(app, "head"), bound(app)["windows"].value)
     assert not app.warning
 
 
@@ -98,14 +98,14 @@ def test_a_link_that_fits_says_nothing(follow):
 def test_the_notice_goes_with_a_choice(follow):
     """Another model says what it lacks, until the reader chooses."""
     app = follow(HEATMAP, head="L99H99", query="99999")
-    app.selectbox(key="head").select("L3H7").run()
+    choose(app, "head", "L3H6")
     assert 1 == app.warning[0].value.count("The link asks for")
-    app.selectbox(key="model").select("demo-attn-2l").run()
-    assert "L1H7" == app.selectbox(key="head").value
+    bound(app)["model"].select("demo-attn-2l").run()
+    assert "L1H6" == chosen(app, "head")
     told = app.warning[0].value.replace("\\", "")
-    assert "demo-attn-2l has no head L3H7; shown is L1H7 instead." in told
+    assert "demo-attn-2l has no head L3H6; shown is L1H6 instead." in told
     assert "The link asks for" not in told
-    app.selectbox(key="head").select("L0H1").run()
+    choose(app, "head", "L0H1")
     assert not [each for each in app.warning if "head" in each.value]
 
 
@@ -116,16 +116,16 @@ def test_an_unknown_model_stops_the_page(follow):
                  "POSKERNEL_ALLOW_ANY_MODEL"):  # fmt: skip
         assert part in sentence
     assert "nonsense" == app.query_params["model"]
-    app.selectbox(key="model").select("demo-gpt2").run()
+    bound(app)["model"].select("demo-gpt2").run()
     assert not app.error
-    assert ("demo-gpt2", "L2H5") == (app.selectbox(key="model").value,
-                                     app.selectbox(key="head").value)  # fmt: skip
+    assert ("demo-gpt2", "L2H5") == (bound(app)["model"].value,
+                                     chosen(app, "head"))  # fmt: skip
     assert not app.warning
 
 
 @pytest.mark.parametrize("model", ["demo-gpt2", "demo-attn-2l"])
 def test_a_model_opens_on_its_telling_head(follow, model):
-    cell = follow(METHODS, model=model).selectbox(key="head").value
+    cell = chosen(follow(METHODS, model=model), "head")
     assert presets_for(model)[0].cell == cell == telling_head(model)
 
 
@@ -146,7 +146,7 @@ def test_what_a_page_refuses_it_says_with_what_it_offers(shipped_only, name):
         if widget.type not in TYPED and not getattr(widget.proto, "accept_new_options", False)
     }
     if name == METHODS:
-        assert {"head", "query", "corpus", "context", "windows", "dtype", "start"} < link.keys()
+        assert {"corpus", "context", "windows", "dtype", "start"} < link.keys()
     app = opened(name, **link)
     said = " ".join(each.value for each in app.warning).replace("\\", "")
     for key, widget in tried(app).items():
@@ -157,6 +157,6 @@ def test_what_a_page_refuses_it_says_with_what_it_offers(shipped_only, name):
 
 def test_a_figure_that_is_not_there_yet_takes_its_part_of_a_link_along(follow, monkeypatch):
     """What a page may still draw is not said to have no use; what no page has is."""
-    monkeypatch.setattr(results, "fetch", lambda *_: links.waits())
+    monkeypatch.setattr(results, "fetch", lambda *_: waits())
     app = follow("induction_recency", rlength="16", n="1")
     assert not app.warning

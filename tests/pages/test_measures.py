@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 from tests.pages.test_downloads import download
-from tests.support.bound import opened, walk
+from tests.support.bound import bound, opened, walk
 from tests.support.visit import (
     cell,
     cells,
@@ -47,7 +47,7 @@ def test_every_measure_of_the_map(shipped_only):
     box = next(each for each in app.selectbox if each.key == "measure")
     assert len(box.options) > 20
     for measure in box.options:
-        app.selectbox(key="measure").select(measure).run()
+        bound(app)["measure"].select(measure).run()
         assert ([], []) == ([*app.exception], [*app.error])
         *_, grid = (data for data in parts(app) if "rows" in data)  # after that of phones
         faces = [each for row in grid["rows"] for each in row]

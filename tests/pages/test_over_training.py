@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from poskernel_core.engine.plan import make_plan
 from tests.analyses.training.test_over_training import checkpoint
-from tests.support.bound import fine, headings, opened_as_linked
+from tests.support.bound import bound, fine, headings, opened_as_linked
 from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ def test_from_nothing_to_everything(opened, computed, monkeypatch):
     # The sidebar's checkpoint plays no part here.
     app = opened(checkpoint="step-8")
     assert ([EQUAL], CHARTS) == (said(app), len(figures_on(app)))
-    assert "step-8" == app.selectbox(key="checkpoint").value
+    assert "step-8" == bound(app)["checkpoint"].value
     what_is_there_is_shown_meanwhile(opened, computed, monkeypatch)
 
 

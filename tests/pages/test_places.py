@@ -1,8 +1,7 @@
 """A widget keeps its place on a page while results arrive.
 
 The browser keeps what stood in a box until the run of the script has ended. A widget that has moved
-is there twice as long, and when its old place is cleared, Streamlit forgets which parameter of the
-address it sets.
+is there twice as long, and what is typed into the old one is lost.
 """
 
 from typing import Any
@@ -13,15 +12,16 @@ from streamlit.testing.v1 import AppTest
 from pages import NAMES
 from pages.shared.jobs import results
 from poskernel_core.common.errors import ComputeDisabled
-from tests.support.bound import opened_as_linked
+from tests.support.bound import bound, opened_as_linked
 
 
 def places(app: AppTest) -> dict[str, tuple[int, ...]]:
-    """Where each widget stands that sets a parameter of the address: the way to it from the top."""
+    """Where the widget of each choice stands: the way to it from the top."""
     found: dict[str, tuple[int, ...]] = {}
+    widgets = {id(each.proto): key for key, each in bound(app.main).items()}
 
     def look(node: Any, way: tuple[int, ...]) -> None:
-        if key := getattr(getattr(node, "proto", None), "query_param_key", None):
+        if key := widgets.get(id(getattr(node, "proto", None))):
             found[key] = way
         for place, child in getattr(node, "children", {}).items():
             look(child, (*way, place))

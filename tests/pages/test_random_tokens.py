@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from poskernel_core.common.rounding import rounded
-from tests.support.bound import bound, figure_on, fine, headings, opened, press
+from tests.support.bound import bound, chosen, figure_on, fine, headings, opened, press
 from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
@@ -78,9 +78,9 @@ def test_one_head_and_its_layer(show):
     best = button.label[:4]
     assert {"L1H5"} == {each[:4] for each in headings(app) if re.match(r"L\dH", each)}
     app = fine(button.click().run())
-    assert best == app.selectbox(key="head").value
+    assert best == chosen(app, "head")
     assert {best} == {each[:4] for each in headings(app) if re.match(r"L\dH", each)}
-    assert "pattern" in figures_on(fine(app.selectbox(key="rowlayer").select(1).run()))
+    assert "pattern" in figures_on(fine(bound(app)["rowlayer"].select(1).run()))
 
 
 def test_few_and_many_random_tokens(show):

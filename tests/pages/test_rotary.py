@@ -4,7 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
-from tests.support.bound import fine, opened_as_linked, press, words
+from tests.support.bound import bound, fine, opened_as_linked, press, words
 from tools.recorded import figures_on
 
 PAGE = "rotary_spectrum"
@@ -64,7 +64,7 @@ def test_a_model_that_turns_nothing(show, monkeypatch):
     asked, model = [], "demo-attn-2l"
     monkeypatch.setattr(results, "fetch", lambda *each: asked.append(each))
     app = show(model=model)
-    assert model == app.selectbox(key="model").value
+    assert model == bound(app)["model"].value
     (told,) = (each.value for each in app.info)
     assert "does not rotate its queries and keys" in told
     assert [] == asked
@@ -90,13 +90,13 @@ def test_position_and_token_without_embeddings_of_positions(show, rotary):
 def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
     measures = {"dominant wavelength", "weight of long wavelengths", "mean share of queries"}
     app = show("etc_heatmap", model=rotary, **SMALL)
-    assert measures <= set(app.selectbox(key="measure").options)
+    assert measures <= set(bound(app)["measure"].options)
     for measure in measures:
-        fine(app.selectbox(key="measure").select(measure).run())
-        assert measure == app.selectbox(key="measure").value
-    app.selectbox(key="model").select("demo-gpt2").run()
-    assert not measures & set(app.selectbox(key="measure").options)
-    assert "effective token count" == app.selectbox(key="measure").value
+        fine(bound(app)["measure"].select(measure).run())
+        assert measure == bound(app)["measure"].value
+    bound(app)["model"].select("demo-gpt2").run()
+    assert not measures & set(bound(app)["measure"].options)
+    assert "effective token count" == bound(app)["measure"].value
 
 
 @pytest.mark.slow

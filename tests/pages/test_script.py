@@ -18,13 +18,13 @@ from poskernel_core.cli import main as cli
 from poskernel_core.cli import precompute
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import curated
-from tests.support.bound import opened, opened_as_linked
+from tests.support.bound import opened, opened_as_linked, positions
 from tests.support.server import ROOT, environment
 from tools.recorded import figures_on, open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
-KEY = re.compile(r'(?:key=|(?:linked|fitted\w*)\(\s*)"([a-z0-9]+)"')
+KEY = re.compile(r'(?:key=|(?:fitted\w*)\(\s*)"([a-z0-9]+)"')
 """A parameter of the address, as widgets name it."""
 MODEL = "demo-attn-2l"
 WAITING = ("compare", "methods", "position_sources")
@@ -169,7 +169,7 @@ def test_a_parameter_of_the_address_means_one_thing():
         folder = file.relative_to(ROOT / "pages").parts[0]
         for key in KEY.findall(file.read_text("utf-8")):
             users.setdefault(key, set()).add(folder)
-    assert {"head", "query", "measure", "zoom"} <= users.keys()
+    assert {"measure", "skip", "zoom"} <= users.keys()
     assert {} == {key: pages for key, pages in users.items() if len(pages) > 1}
 
 
@@ -187,9 +187,9 @@ def test_fewer_query_positions_are_said(monkeypatch):
     """Of the widest models a run has fewer: the sidebar says so, and offers these."""
     assert "query positions" not in opened("methods", context="64").sidebar.caption[1].value
     monkeypatch.setattr("poskernel_core.models.geometry.KEPT", 4.5e6)
-    side = opened("methods", context="64").sidebar
-    assert side.caption[1].value.endswith("only 8 query positions")
-    assert [*range(7, 64, 8)] == [int(each) for each in side.select_slider(key="query").options]
+    app = opened("methods", context="64")
+    assert app.sidebar.caption[1].value.endswith("only 8 query positions")
+    assert [*range(7, 64, 8)] == positions(app)
 
 
 def test_the_front_end_alone(monkeypatch):

@@ -1,4 +1,4 @@
-"""Widgets that are bound to the address: what they hold, and other values that they could hold."""
+"""Choices that are in the address: their widgets, and other values that they could hold."""
 
 import base64
 import json
@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Widget
 
 from pages.shared.cards.card import OPENED
+from pages.shared.selection.choices import KEPT
 from tests.support.server import ROOT
 from tools.recorded import FIGURE, open_page
 
@@ -63,10 +64,34 @@ def words(app: AppTest) -> str:
 
 
 def bound(node: Any) -> dict[str, Widget]:
-    """The bound widgets of a page that was run, or of a part of it, by their parameters."""
-    widgets = (each for each in walk(node) if isinstance(each, Widget))
-    named = ((getattr(each.proto, "query_param_key", ""), each) for each in widgets)
-    return {key: each for key, each in named if key}
+    """The widgets of choices on a page that was run, or on a part of it, by their parameters."""
+    app = node if isinstance(node, AppTest) else node.root._runner
+    widgets = (each for each in walk(node) if isinstance(each, Widget) and each.key)
+    named = ((each.key.partition("~")[0], each) for each in widgets)
+    return {key: each for key, each in named if key in app.session_state[KEPT].met}
+
+
+def positions(app: AppTest) -> list[int]:
+    """The query positions on offer."""
+    (found,) = (
+        json.loads(each.proto.json)["queries"]
+        for each in app.sidebar.get("bidi_component")
+        if each.proto.component_name == "pk-position"
+    )
+    return [int(each) for each in found]
+
+
+def chosen(app: AppTest, key: str) -> Any:
+    """What is chosen, with a widget or without."""
+    session = app.session_state[KEPT]
+    return session.choices.values.get(key, session.defaults.get(key))
+
+
+def choose(app: AppTest, key: str, value: Any) -> AppTest:
+    """The page once a choice has changed that the browser draws itself."""
+    session = app.session_state[KEPT]
+    session.choices = session.choices.with_value(key, value, session.defaults.get(key))
+    return app.run()
 
 
 def figure_on(app: AppTest, name: str) -> go.Figure:

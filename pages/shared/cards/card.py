@@ -12,6 +12,7 @@ from pages.shared.cards.documented import page_on
 from pages.shared.cards.figure import Make, draw_pictures, draw_ready, made, ready
 from pages.shared.cards.plain import plain
 from pages.shared.run import Open, current
+from pages.shared.selection.choices import address
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.reading import finding_of
 from poskernel_core.common.result import Result
@@ -192,7 +193,7 @@ def _address(card: str = "", **more: str) -> str:
     """Return the address of the page as it is now, with a card as anchor."""
     selection = st.session_state["selection"]
     whole = {"model": selection.run.model.name, "head": selection.cell}
-    query = urlencode(whole | embed.selection_given() | more, doseq=True, safe=":")
+    query = urlencode(whole | address() | more, doseq=True, safe=":")
     return f"{st.context.url}{'?' if query else ''}{query}{'#' if card else ''}{card}"
 
 

@@ -9,16 +9,16 @@ Streamlit reserves ``embed`` and hides it from ``st.query_params``, but passes i
 
 from contextlib import AbstractContextManager, nullcontext
 from html import escape
-from typing import Any, Final
+from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.shared import run
+from pages.shared.selection.choices import address
 
 EMBED, PREFIX = "embed", "card:"
-LINK: Final = "embed-link"
 
 
 class CardDrawn(Exception):
@@ -31,7 +31,6 @@ def begin_embed() -> None:
     given = parse_qs(context.query_string if context else "").get(EMBED, [])
     asked = next((each for each in given if each.lower() not in ("true", "false")), "")
     if asked:
-        st.session_state.setdefault(LINK, _given())
         with st.container(key="alone"):
             run.current().frame = run.Frame(asked, st.container(key="waiting"), st.container())
 
@@ -54,12 +53,6 @@ def asks_for(*cards: str) -> bool:
         return False
     frame.names |= dict.fromkeys(cards)
     return frame.asked in [PREFIX + card for card in cards]
-
-
-def note_parameter(parameter: str) -> None:
-    """Note that a widget of the page is bound to a parameter of the address."""
-    if frame := run.current().frame:
-        frame.drawn.add(parameter)
 
 
 def place_of(card: str) -> AbstractContextManager[Any] | None:
@@ -90,7 +83,7 @@ def missing_card() -> str:
 
 def whole_page(card: str = "") -> str:
     """Return a link in Markdown to the whole page, at a card."""
-    return f"[Open the whole page](?{urlencode(selection_given(), doseq=True)}#{quote(card)})"
+    return f"[Open the whole page](?{urlencode(address(), doseq=True)}#{quote(card)})"
 
 
 def frame_code(address: str, title: str, height: int) -> str:
@@ -99,18 +92,3 @@ def frame_code(address: str, title: str, height: int) -> str:
         f'<iframe src="{escape(address)}" title="{escape(title)}" width="100%" height="{height}" '
         'loading="lazy" style="border: 0"></iframe>'
     )
-
-
-def selection_given() -> dict[str, list[str]]:
-    """Return the parameters of the address.
-
-    In an embed, Streamlit removes those of widgets that were drawn while the card was computed:
-    they are taken from the first address.
-    """
-    frame, first = run.current().frame, st.session_state.get(LINK, {})
-    drawn = frame.drawn if frame else set()
-    return {key: said for key, said in first.items() if key not in drawn} | _given()
-
-
-def _given() -> dict[str, list[str]]:
-    return {key: st.query_params.get_all(key) for key in st.query_params}

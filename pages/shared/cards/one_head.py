@@ -12,6 +12,7 @@ from pages.instrument.parts import draw_curve
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
 from pages.shared.jobs import results
+from pages.shared.selection.choices import chosen
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.claims import ATTENTION, passing
@@ -45,7 +46,7 @@ def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) 
     ``kernel`` has the kernels of all heads; ``block`` is its key, if its queries are not those of
     the sampled windows.
     """
-    head, axes = selection.of(kernel), st.session_state["log"]
+    head, axes = selection.of(kernel), chosen("log")
 
     def figure() -> go.Figure:
         return head_curve(

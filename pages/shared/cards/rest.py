@@ -12,7 +12,7 @@ import streamlit as st
 
 from pages.instrument.parts import draw_rest
 from pages.shared.cards.embed import embedded
-from pages.shared.selection.links import PAGE, waits
+from pages.shared.selection.choices import waits
 
 FAR: Final = "far-from-rest"
 
@@ -27,18 +27,9 @@ def note_far(*, far: bool) -> None:
     st.session_state[FAR] = far
 
 
-def open_at_top(page: str) -> None:
-    """Note that a page is opened at its top if another one was open; call it before `read_link`."""
-    if st.session_state.get(PAGE, page) != page:
-        note_far(far=True)
-
-
 @contextmanager
 def rest() -> Iterator[bool]:
-    """Tell whether what follows is wanted now; if not, the browser asks for it in time.
-
-    Streamlit keeps the values of bound widgets that are not drawn.
-    """
+    """Tell whether what follows is wanted now; if not, the browser asks for it in time."""
     with st.container(key="rest"):
         if far := is_far():
             draw_rest("near", {}, on_near_change=lambda: note_far(far=False))

@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.fit import fitted, fitted_list, fitted_number, fitted_text
 from pages.shared.selection.source import named_token
 from poskernel_core.analyses.contextual_heads.spec import Thresholds
 from poskernel_core.common.specs import ModelSpec
@@ -41,7 +41,7 @@ def choose_thresholds(longest: int) -> dict[str, float]:
 
     def share(label: str, high: float, name: str, key: str, step: float = 0.05) -> float:
         return st.slider(
-            label, value=DEFAULT_THRESHOLDS[name], step=step, **linked(key, ends=(0.0, high))
+            label, step=step, **fitted_number(key, (0.0, high), DEFAULT_THRESHOLDS[name])
         )
 
     broad = st.slider(
@@ -66,13 +66,12 @@ def choose_texts() -> dict[str, Any]:
         "Chapters drawn alongside",
         placeholder="choose one or more",
         max_selections=6,
-        **linked("chapters", texts.items("bible")),
+        **fitted_list("chapters", texts.items("bible")),
     )
     own = right.text_area(
         "Texts of your own",
-        max_chars=MAX_TYPED,
         height=80,
         placeholder="Several: put a line of three dashes between them.",
-        **linked("owntexts"),
+        **fitted_text("owntexts", most=MAX_TYPED),
     )
     return {"items": "; ".join(items), "own_texts": own or ""}

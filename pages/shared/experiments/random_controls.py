@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted, linked
+from pages.shared.selection.fit import fitted, fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.induction.spec import PairsParams
 from poskernel_core.analyses.random_tokens.params import SAMPLE_COUNTS, first_samples
@@ -43,15 +43,13 @@ def choose_draws(selection: Selection, default: int) -> Draws:
     )
     seed = two.number_input(
         "Seed",
-        value=0,
         help="the same seed draws the same tokens",
-        **linked("seed", ends=(0, 10_000)),
+        **fitted_number("seed", (0, 10_000), 0),
     )
     start = three.toggle(
         "Start token first",
-        True,
         help="judging by its figures, the recency post used none",
-        **linked("rstart"),
+        **fitted_flag("rstart", True),
     )
     run = selection.run.model_copy(update={"seed": int(seed), "start_token": start})
     return Draws(run, samples)
@@ -70,9 +68,8 @@ def choose_sequences(selection: Selection, draws: Draws) -> dict[str, Any]:
     one, two, three = st.columns(3)
     candidates = three.number_input(
         "Candidates",
-        value=2,
         help="two: [A][B] … [A][C] … [A]; three: [A][B] [A][C] … [A][D] … [A]",
-        **linked("candidates", ends=PairsParams.ends("candidates")),
+        **fitted_number("candidates", PairsParams.ends("candidates"), 2),
     )
     fewest = 2 * candidates + 1 + draws.run.start_token
     lengths = range(max(least, fewest), longest + 1)
@@ -90,27 +87,25 @@ def choose_switches(selection: Selection) -> dict[str, Any]:
         ablated = left.multiselect(
             "Ablated heads of layer 0",
             help="the post keeps only one head of layer 0 and finds the same trend",
-            **linked("ablated0", heads),
+            **fitted_list("ablated0", heads),
         )
         how = next(iter(ABLATIONS))
         if ablated:
             how = right.selectbox(
                 "Ablation",
                 help="the heads' output becomes zero, or their attention uniform over visible keys",
-                **linked("ablation", ABLATIONS),
+                **fitted_index("ablation", ABLATIONS),
             )
         one, two = st.columns(2)
         without = one.toggle(
             "Remove positions",
-            False,
             help="positional embeddings set to zero; rotary models: no rotation",
-            **linked("nopos"),
+            **fitted_flag("nopos"),
         )
         equalise = two.toggle(
             "Equalise layer 0's head-output norms",
-            False,
             help="the output of every head of layer 0 is rescaled to one norm at all positions",
-            **linked("equalise"),
+            **fitted_flag("equalise"),
         )
     return {
         "ablate": ", ".join(ablated),

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import streamlit as st
 
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import PICK, explained
+from pages.shared.selection.choices import chosen
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Params, Question
@@ -65,4 +65,4 @@ MEASURES = {
 
 def chosen_measure() -> Measure:
     """Return the measure that the reader has chosen to colour the heads."""
-    return MEASURES[st.session_state.get("measure") or next(iter(MEASURES))]
+    return MEASURES[chosen("measure", next(iter(MEASURES)))]

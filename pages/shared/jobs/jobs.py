@@ -12,8 +12,7 @@ import streamlit as st
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.run import current
-from pages.shared.selection.fit import keep_drawn
-from pages.shared.selection.links import waits, write
+from pages.shared.selection.choices import choose, waits
 from pages.shared.selection.session import session_id
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.rounding import counted
@@ -88,14 +87,13 @@ def _draw_state(engine: Engine, jobs: list[Job], drawn: State, shown: bool) -> N
     if kept and st.session_state.get(STOPPING):
         st.session_state[STOPPED] = jobs
         _leave(engine, jobs)
-        write("windows", kept)
+        choose("windows", kept)
         st.rerun(scope="app")
     if (refused := max(job.refused for job in jobs)) and st.session_state.get(STOPPING):
         st.session_state[STOPPING] = False
         st.toast(refused, icon=":material/inventory_2:")
     over = any(job.ended and not isinstance(job.error, Cancelled) for job in jobs)
     if over or _state(jobs) != drawn:
-        keep_drawn()
         st.rerun(scope="app")
     so_far = f"{_so_far(jobs)} shown. " if shown else ""
     if all(job.ended for job in jobs):
@@ -183,7 +181,7 @@ def _stop_here(engine: Engine, jobs: list[Job]) -> None:
 
 def _to_all(jobs: list[Job]) -> None:
     st.session_state[STOPPED] = None
-    write("windows", jobs[0].plan.run.windows)
+    choose("windows", jobs[0].plan.run.windows)
     _ask_again(jobs)
 
 

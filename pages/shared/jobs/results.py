@@ -11,6 +11,7 @@ from cachetools import TTLCache
 from pages.shared.cards.plain import say, say_once
 from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
 from pages.shared.run import current
+from pages.shared.selection.choices import chosen
 from pages.shared.selection.session import person, present, session_id
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
@@ -181,7 +182,7 @@ def newest(asked: Plan, query: int) -> Result | None:
 
 def _looked_at(params: Any) -> int | None:
     """Return the query position that the reader looks at, once it has been chosen."""
-    query: int | None = getattr(params, "query", st.session_state.get("query"))
+    query: int | None = getattr(params, "query", chosen("query"))
     return query
 
 

@@ -1,34 +1,20 @@
-"""Widgets bound to the address: a value that no longer fits is moved, and the URL follows.
+"""Widgets of choices: each function returns what its widget takes, its key among it.
 
-The default is passed on every run, because the browser omits from the URL any value equal to the
-default. Each function returns a widget's parameters, what it offers among them.
+The widget is drawn with the reader's choice, or with the nearest that is offered. ``then`` is
+called after the reader has changed it.
 """
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from math import isfinite
+from typing import Any
 
 import streamlit as st
 
-from pages.shared.cards.embed import note_parameter
-from pages.shared.selection.links import note_offered, write
+from pages.shared.selection.choices import alike, fit, number, widget
+from pages.shared.selection.told import among, between
 
-DRAWN: Final = "widgets-drawn"
-
-
-def linked(
-    key: str, options: Iterable[Any] | None = None, *, ends: tuple[float, float] | None = None
-) -> dict[str, Any]:
-    """Return what binds a widget to a parameter of the address; both are named ``key``.
-
-    ``ends`` are the least and the largest number of a widget without options.
-    """
-    note_parameter(key)
-    offered = None if options is None else list(options)
-    note_offered(key, offered, ends)
-    found: dict[str, Any] = {"key": key, "bind": "query-params"}
-    if ends is not None:
-        found |= {"min_value": ends[0], "max_value": ends[1]}
-    return found if offered is None else found | {"options": offered}
+Then = Callable[[], None] | None
 
 
 def choose_one(
@@ -36,79 +22,126 @@ def choose_one(
 ) -> str:
     """Draw buttons of which one is always pressed, at first the ``default`` or the first option."""
     words = list(options)
-    asked = linked(key, words) | {"default": default or words[0], "required": True}
-    chosen: str = place.segmented_control(label, **asked | more)
-    return chosen
+    value = _one_of(key, words, default or words[0])
+    asked = {"options": words, "default": value, "required": True}
+    pressed: str = place.segmented_control(label, **asked | widget(key, value, words) | more)
+    return pressed
 
 
-def fitted(key: str, options: Any, default: Any) -> dict[str, Any]:
-    """Return what a slider takes, and move the reader's choice to the nearest that fits.
-
-    If the default changes (with another context, say), a reader who has chosen nothing gets the new
-    default, and the URL follows. A ``range`` is that of a slider over numbers.
-    """
-    value = st.session_state.get(key, default)
-    nearest = value if value in options else min(options, key=lambda each: abs(each - value))
-    _write(key, value, nearest, default)
+def fitted(key: str, options: Sequence[Any], default: Any) -> dict[str, Any]:
+    """Return what a slider over some numbers takes; in a ``range`` all between its ends."""
+    value = nearest_of(key, options, default)
     if isinstance(options, range):
-        return linked(key, ends=(options[0], options[-1])) | {"value": default}
-    return linked(key, options) | {"value": default}
+        ends = options[0], options[-1]
+        return {"value": value, "min_value": ends[0], "max_value": ends[1]} | widget(
+            key, value, ends
+        )
+    return {"value": value, "options": list(options)} | widget(key, value, list(options))
 
 
-def fitted_index(key: str, options: list[Any], default: Any) -> dict[str, Any]:
-    """Return what a select box takes; a choice that no longer fits becomes the default."""
-    value = st.session_state.get(key, default)
-    _write(key, value, value if value in options else default, default)
-    return linked(key, options) | {"index": options.index(default)}
+def nearest_of(key: str, options: Sequence[Any], default: Any, moved: str = "") -> Any:
+    """Return the choice of a number, moved to the nearest on offer.
+
+    ``moved`` is the model of which to say that it has no such number.
+    """
+    whole = isinstance(options, range)
+
+    def nearest(value: float) -> Any:
+        if whole:
+            return min(max(round(value), options[0]), options[-1])
+        return min(options, key=lambda each: abs(each - value))
+
+    told = partial(between, options[0], options[-1]) if whole else partial(among, list(options))
+    return fit(key, default, _number, nearest, told, moved)
 
 
-def _write(key: str, value: Any, fitted: Any, default: Any) -> None:
-    """Write a widget's value before it is drawn, if the value or its default has changed."""
-    earlier = st.session_state.get(f"default-{key}", default)
-    st.session_state[f"default-{key}"] = default
-    if earlier != default or fitted != value:
-        write(key, default if value == earlier else fitted)
+def fitted_number(key: str, ends: tuple[Any, Any], default: Any) -> dict[str, Any]:
+    """Return what a slider or field for a number between two ends takes."""
+
+    def nearest(value: float) -> Any:
+        inside = min(max(value, ends[0]), ends[1])
+        return round(inside) if isinstance(default, int) else float(inside)
+
+    value = fit(key, default, _number, nearest, partial(between, *ends))
+    most = ends[1] if isfinite(ends[1]) else None
+    return {"value": value, "min_value": ends[0], "max_value": most} | widget(key, value, ends)
 
 
-def fitted_text(key: str, default: str) -> dict[str, Any]:
-    """Return what a text field takes; every text fits."""
-    value = st.session_state.get(key, default)
-    _write(key, value, value, default)
-    return linked(key) | {"value": default}
+def _number(texts: tuple[str, ...]) -> float:
+    if isfinite(found := number(texts[-1])):
+        return found
+    raise ValueError(texts)
 
 
-def fitted_list(key: str, options: list[str], default: list[str]) -> dict[str, Any]:
-    """Return what a multiselect takes; choices that no longer fit are left out."""
-    value = st.session_state.get(key, default)
-    _write(key, value, [each for each in value if each in options], default)
-    return linked(key, options) | {"default": default}
+def fitted_index(
+    key: str, options: Iterable[Any], default: Any = None, then: Then = None, lent: Any = None
+) -> dict[str, Any]:
+    """Return what a select box takes; a choice that is not offered becomes the default.
+
+    The default is the first option if none is given. What is ``lent`` is shown in its place, as
+    long as it is what is chosen.
+    """
+    offered = list(options)
+    usual = offered[0] if default is None else default
+    value = _one_of(key, offered, usual)
+    value = lent if lent is not None and value == usual else value
+    return {"options": offered, "index": offered.index(value)} | widget(key, value, offered, then)
+
+
+def _one_of(key: str, options: list[Any], default: Any) -> Any:
+    def read(texts: tuple[str, ...]) -> Any:
+        return next((each for each in options if alike(texts[-1], each)), None)
+
+    def offered(value: Any) -> Any:
+        return value if value in options else default
+
+    return fit(key, default, read, offered, partial(among, options))
+
+
+def fitted_flag(key: str, default: bool = False) -> dict[str, Any]:
+    """Return what a switch takes."""
+    words = {"true": True, "false": False}
+    offered = partial(str, "offered are true and false")
+    value = fit(key, default, lambda texts: words.get(texts[-1].lower(), default), bool, offered)
+    return {"value": value} | widget(key, value)
+
+
+def fitted_text(key: str, default: str = "", most: int | None = None, then: Then = None) -> Any:
+    """Return what a text field takes, of so many letters at ``most``."""
+    value = fit(key, default, lambda texts: texts[-1], lambda text: text[:most])
+    return {"value": value, "max_chars": most} | widget(key, value, most, then)
+
+
+def fitted_list(key: str, options: Iterable[Any], default: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return what a field for several options takes; choices that are not offered are left out."""
+    offered = list(options)
+    value = list_of(key, offered, default)
+    return {"options": offered, "default": value} | widget(key, value, offered)
+
+
+def list_of(key: str, offered: Sequence[Any], default: Sequence[Any]) -> list[Any]:
+    """Return a choice of several options; those that are not offered are left out."""
+
+    def read(texts: tuple[str, ...]) -> list[Any]:
+        return [each for text in texts for each in offered if alike(text, each)]
+
+    def there(values: list[Any]) -> list[Any]:
+        return [each for each in values if each in offered]
+
+    found: list[Any] = fit(key, list(default), read, there, partial(among, list(offered)))
+    return found
 
 
 def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:
     """Return what a slider with two ends takes; a span is cut to fit."""
     default = (first, last)
-    value = st.session_state.get(key, default)
-    low, high = (min(max(end, first), last) for end in value)
-    _write(key, value, (low, high) if low < high else default, default)
-    return linked(key, ends=default) | {"value": default}
 
+    def cut(ends: tuple[float, ...]) -> tuple[int, int]:
+        low, high = (min(max(round(end), first), last) for end in ends)
+        return (low, high) if low < high else default
 
-def note_drawn() -> None:
-    """Store the value of every widget; call it when the whole page has been drawn."""
-    st.session_state[DRAWN] = {
-        key: value
-        for key, value in st.session_state.items()
-        if str(key).isalnum() and isinstance(value, str | int | float | list | tuple)
-        if not isinstance(value, bool)  # a button is pressed for one run only
-    }
+    def read(texts: tuple[str, ...]) -> tuple[float, ...]:
+        return tuple(_number((text,)) for text in texts)
 
-
-def keep_drawn() -> None:
-    """Give widgets the values that the page was drawn with, before a timer draws it again.
-
-    What a callback has written reaches the browser with the next page. If a fragment reruns on a
-    timer before that, the browser sends older values, and Streamlit takes them.
-    """
-    for key, value in st.session_state.get(DRAWN, {}).items():
-        if st.session_state.get(key) != value:
-            st.session_state[key] = value
+    value = fit(key, default, read, cut, partial(between, *default))
+    return {"value": value, "min_value": first, "max_value": last} | widget(key, value, default)

@@ -3,28 +3,12 @@
 from typing import Final
 from urllib.parse import urlencode
 
-import streamlit as st
-
+from pages.shared.selection.choices import chosen, shared_address
 from poskernel_core.analyses.comparison.pins import Pin
 from poskernel_core.models import catalog
 
 OVERVIEW: Final = "Overview"
 """The title of the page with everything about one head."""
-
-SHARED: Final = (
-    "model",
-    "revision",
-    "checkpoint",
-    "corpus",
-    "context",
-    "windows",
-    "start",
-    "dtype",
-    "query",
-    "skip",
-    "pins",
-)
-"""Parameters that all pages share."""
 
 
 def page_address(page: str, cell: str = "", **more: str) -> str:
@@ -32,10 +16,9 @@ def page_address(page: str, cell: str = "", **more: str) -> str:
 
     ``more`` are parameters of that page; an empty one removes a shared parameter.
     """
-    kept = {key: value for key, value in st.query_params.to_dict().items() if key in SHARED}
-    named = {"head": cell or str(st.session_state.get("head", ""))}
-    query = {key: value for key, value in (kept | named | more).items() if value}
-    return f"{page}?{urlencode(query)}"
+    named = {"head": cell or str(chosen("head", ""))}
+    query = {key: value for key, value in (shared_address() | named | more).items() if value}
+    return f"{page}?{urlencode(query, doseq=True)}"
 
 
 def page_link(page: str, title: str) -> str:
@@ -50,7 +33,7 @@ def head_link(cell: str, words: str = "") -> str:
 
 def pin_address(pin: Pin) -> str:
     """Return the address of a pinned head's page in its own run; the head comes last."""
-    pins = {key: value for key, value in st.query_params.to_dict().items() if key == "pins"}
+    pins = {key: value[0] for key, value in shared_address().items() if key == "pins"}
     revision = "checkpoint" if catalog.is_local(pin.model) else "revision"
     named = {
         "model": pin.model,

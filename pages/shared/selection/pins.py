@@ -8,8 +8,8 @@ import streamlit as st
 from pages.instrument.run import MAX_RUN, offered_corpora
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
+from pages.shared.selection.choices import choose, chosen, fit
 from pages.shared.selection.head_link import page_link
-from pages.shared.selection.links import taken
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.comparison.pins import (
     MAX_PINS,
@@ -27,8 +27,6 @@ from poskernel_core.models import catalog
 PARAMETER: Final = "pins"
 MAX_TOLD: Final = 4
 HELP: Final = f"the page «Compare» compares up to {MAX_PINS} heads of any models"
-PINNED: Final = "pinned-heads"
-WRITTEN: Final = "pins-written"
 REFUSED: Final = "pins-refused"
 
 
@@ -41,36 +39,24 @@ class PinnedHead:
 
 
 def keep_pins(compared: bool) -> None:
-    """Read the pins of a link, and write those of this session into the address.
+    """Read the pins of a link; call this on every page before the page is drawn.
 
-    Call this on every page before the page is drawn, because a page's address has no pins at first.
     A toast reports invalid pins, except on the page that compares pins, which says more.
     """
-    state = st.session_state
-    taken(PARAMETER)
-    asked = st.query_params.get(PARAMETER, "")
-    if asked and asked != state.get(WRITTEN):
-        state[PINNED], state[REFUSED] = [], []
-        for text in asked.split(","):
-            _take(text)
-        if state[REFUSED] and not compared:
+
+    def read(texts: tuple[str, ...]) -> str:
+        refused: list[str] = []
+        st.session_state[REFUSED] = refused
+        found = write_pins(_valid(texts[-1], refused))
+        if refused and not compared:
             st.toast(
                 "Some pins of the link are invalid: the page «Compare» says why.",
                 icon=":material/link_off:",
                 duration="long",
             )
-    write_link()
+        return found
 
-
-def write_link() -> None:
-    """Write the pins into the address."""
-    text = write_pins(_pins())
-    st.session_state[WRITTEN] = text
-    if text:
-        if st.query_params.get(PARAMETER) != text:
-            st.query_params[PARAMETER] = text
-    elif PARAMETER in st.query_params:
-        del st.query_params[PARAMETER]
+    fit(PARAMETER, "", read, told=False)
 
 
 def kept_pins() -> tuple[list[PinnedHead], list[str]]:
@@ -102,20 +88,18 @@ def of_run(pin: Pin) -> str:
 def add_pins(*pins: Pin) -> None:
     """Pin heads; if there are too many, unpin the oldest. A callback."""
     together = list(dict.fromkeys([*_pins(), *pins]))
-    st.session_state[PINNED] = together[-MAX_PINS:]
-    write_link()
+    _keep(together[-MAX_PINS:])
 
 
 def remove_pin(pin: Pin) -> None:
     """Unpin a head. A callback."""
-    st.session_state[PINNED] = [each for each in _pins() if each != pin]
-    write_link()
+    _keep([each for each in _pins() if each != pin])
 
 
 def remove_all() -> None:
     """Unpin every head, and forget invalid pins. A callback."""
-    st.session_state[PINNED], st.session_state[REFUSED] = [], []
-    write_link()
+    st.session_state[REFUSED] = []
+    _keep([])
 
 
 def pin_button(selection: Selection, key: str, cell: str = "") -> None:
@@ -140,25 +124,29 @@ def compare_link() -> None:
 
 
 def _pins() -> list[Pin]:
-    pins: list[Pin] = st.session_state.get(PINNED, [])
-    return pins
+    return list(read_pins(text)) if (text := chosen(PARAMETER, "")) else []
 
 
-def _take(text: str) -> None:
-    """Pin the heads that a link names, or store the sentence that says why not."""
-    state = st.session_state
-    try:
-        pins = [pin for pin in read_pins(text) if pin not in _pins()]
-        if any(not pin.model for pin in pins):
-            raise BadRequest(f"A pinned head of a link needs a model, such as {text[:40]}@gpt2.")
-    except BadRequest as error:
-        state[REFUSED].append(str(error))
-        return
-    if len(_pins()) + len(pins) > MAX_PINS:
-        sentence = f"The link pins more than {MAX_PINS} heads: the first {MAX_PINS} are shown."
-        state[REFUSED] = [each for each in state[REFUSED] if each != sentence] + [sentence]
-        return
-    state[PINNED] += pins
+def _keep(pins: list[Pin]) -> None:
+    choose(PARAMETER, write_pins(pins))
+
+
+def _valid(asked: str, refused: list[str]) -> list[Pin]:
+    """Return the pins of a link, and add a sentence for each invalid one to ``refused``."""
+    pins: dict[Pin, None] = {}
+    for text in asked.split(","):
+        try:
+            found = read_pins(text)
+            if any(not pin.model for pin in found):
+                raise BadRequest(
+                    f"A pinned head of a link needs a model, such as {text[:40]}@gpt2."
+                )
+            pins |= dict.fromkeys(found)
+        except BadRequest as error:
+            refused.append(str(error))
+    if len(pins) > MAX_PINS:
+        refused.append(f"The link pins more than {MAX_PINS} heads: the first {MAX_PINS} are shown.")
+    return list(pins)[:MAX_PINS]
 
 
 def _run_of(pin: Pin) -> RunSpec:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pages.shared.selection.links import write
+from pages.shared.selection.choices import choose
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -40,4 +40,4 @@ class Selection:
 
 def select_head(cell: str) -> None:
     """Select a head from elsewhere than the grid (a table, say). A callback."""
-    write("head", cell)
+    choose("head", cell)

@@ -15,12 +15,6 @@ def session_id() -> str:
     return "" if context is None else context.session_id
 
 
-def restored() -> bool:
-    """Tell whether Back or Forward asked for this run: widgets hold what the address says."""
-    context = get_script_run_ctx(suppress_warning=True)
-    return context is not None and context.is_history_navigation
-
-
 def present(session: str) -> bool:
     """Tell whether a session still has its page open."""
     return not runtime.exists() or runtime.get_instance().is_active_session(session)

@@ -5,7 +5,7 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.shared.cards.plain import plain
-from pages.shared.selection.fit import choose_one, linked
+from pages.shared.selection.fit import choose_one, fitted_index, fitted_text
 from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec
 from poskernel_core.data import texts
 from poskernel_core.models.tokenizers import usual_word
@@ -40,11 +40,9 @@ def named_token(place: Any, model: ModelSpec, label: str, about: str) -> str:
     """Draw a field for a token; empty, it is the default, or what the model has in its place."""
     typed = place.text_input(
         label,
-        DEFAULT_TOKEN,
-        max_chars=64,
         placeholder=f"empty: {quoted(DEFAULT_TOKEN)}",
         help=about,
-        **linked("token"),
+        **fitted_text("token", DEFAULT_TOKEN, 64),
     )
     if typed not in ("", DEFAULT_TOKEN):
         return typed
@@ -61,15 +59,14 @@ def choose_text(use: str = USE) -> dict[str, Any] | None:
 
     ``use`` says what the text is for.
     """
-    item = st.selectbox("Text", **linked("item", [*texts.items("bible"), OWN]))
+    item = st.selectbox("Text", **fitted_index("item", [*texts.items("bible"), OWN]))
     if item != OWN:
         return {"text_item": item}
     text = st.text_area(
         "Your text",
-        max_chars=MAX_TYPED,
         height=160,
         placeholder="Type or paste a text longer than the query position.",
-        **linked("text"),
+        **fitted_text("text", most=MAX_TYPED),
     )
     if not text.strip():
         st.info(f"Type or paste a text: {use}.")
