@@ -42,16 +42,18 @@ function choose(change) {
 // A choice of the reader's; the server alone follows `more`. `rev` counts them: the server returns the
 // last one that it has followed.
 function decide(change, more = {}) {
-  choose({ seen: null, ...change, rev: state.rev + 1 });
-  for (const [name, value] of Object.entries(change)) untold[name] = [state.rev, value];
-  if (more.measure) untold.measure = [state.rev, more.measure];
-  if (change.query !== undefined) need(given.blocks[state.query]);
+  for (const [name, value] of Object.entries({ ...change, ...more }))
+    if (value !== undefined) untold[name] = [state.rev + 1, value];
   clearTimeout(resting);
   resting = setTimeout(() => {
-    const told = Object.fromEntries(Object.entries(untold).map(([name, [, value]]) => [name, value]));
-    tellServer("choice", { ...told, rev: state.rev, far: isFar(), ...more });
+    tellServer("choice", { ...stillUntold(), rev: state.rev, far: isFar() });
   }, REST);
+  choose({ seen: null, ...change, rev: state.rev + 1 });
+  if (change.query !== undefined) need(given.blocks[state.query]);
 }
+
+const stillUntold = () =>
+  Object.fromEntries(Object.entries(untold).map(([name, [, value]]) => [name, value]));
 
 const views = new WeakMap(); // the place of a part -> what it keeps there
 
@@ -133,14 +135,13 @@ function followServer({ data, setStateValue }) {
   given = data;
   tellServer = setStateValue;
   untold = Object.fromEntries(Object.entries(untold).filter(([, [rev]]) => rev > data.rev));
-  const kept = Object.fromEntries(Object.entries(untold).map(([name, [, value]]) => [name, value]));
   if (other || data.rev >= state.rev)
     choose({
       rev: Math.max(state.rev, data.rev),
       cell: data.cell,
       query: data.query,
       log: data.log,
-      ...kept,
+      ...stillUntold(),
       seen: other ? null : state.seen,
     });
   need(given.blocks[state.query]);

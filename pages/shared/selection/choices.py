@@ -294,7 +294,10 @@ def widget(
     name = _named(key, number)
 
     def report() -> None:
-        choose(key, st.session_state[name])
+        said = st.session_state[name]
+        if said == value and session.widgets[key][0] != number:
+            return  # a browser that has just drawn a former widget says its default
+        choose(key, said)
         if then is not None:
             then()
 

@@ -117,6 +117,7 @@ function saidBy(cell) {
 
 // Show a few nodes beside a cell: above it where there is room, never beyond the window.
 function openTip(view, cell, ...nodes) {
+  if (!view.tip.isConnected) return; // the grid went while the tip was on its way
   view.tip.replaceChildren(...nodes);
   view.tip.style.cssText = "left:0;top:0";
   view.tip.showPopover();

@@ -1,0 +1,278 @@
+"""Random quick choices in several tabs: do title, controls and address say what the last ones say?
+
+``python -m tests.support.quick_choices URL SEQUENCES SEED [TABS] [--passes]`` opens pages of a
+server and makes in each sequence some choices with pauses of 0 to 0.4 s: heads and positions in the
+sidebar, models, and whatever the page itself has to choose from. Once the page is still, every
+choice must be shown and be in the address. A quarter of the sequences makes one choice and goes
+Back: all is as before. Another quarter loads the address again: all is as it was. ``--passes`` has
+a third of them made while a pass is in progress. What was lost is printed, with its sequence.
+"""
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from playwright.async_api import Error, Page, async_playwright
+
+from pages import FIRST, NAMES
+from tests.support.browser import find_browser
+
+HEADS = [f"L{layer}H{head}" for layer in (0, 1) for head in range(1, 7)]
+MODELS = ("demo-gpt2", "demo-attn-2l")
+WRITERS = ("preset", "pair", "mode", "part", "change")
+"""Controls that draw other controls, or write into them."""
+PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)
+QUIET, PATIENCE = 1.2, 60.0  # seconds
+LATER = 1.1  # seconds after which a choice is a new entry of the history
+
+STATE = r"""() => {
+  const named = (node) => {
+    const holder = node.closest("[class*=st-key-]");
+    return /(?:^|\s)st-key-([a-z0-9]+)(?:-\d+)?(?=\s|$)/.exec(holder?.className ?? "")?.[1];
+  };
+  const held = {
+    stSlider: (node) => [...node.querySelectorAll("[role=slider], input[type=range]")].map(
+      (each) => each.getAttribute("aria-valuetext") ?? each.getAttribute("aria-valuenow")).join(),
+    stNumberInput: (node) => node.querySelector("input").value,
+    stSelectbox: (node) => node.querySelector("input").value,
+    stCheckbox: (node) => String(node.querySelector("input").checked),
+    stButtonGroup: (node) => [...node.querySelectorAll("button")].filter(
+      (each) => each.ariaChecked === "true" || each.ariaPressed === "true").map(
+      (each) => each.textContent).join(),
+    stMultiSelect: (node) => [...node.querySelectorAll("[data-tag], [data-baseweb=tag]")].map(
+      (each) => each.textContent).join(),
+    stTextInput: (node) => node.querySelector("input").value,
+    stTextArea: (node) => node.querySelector("textarea").value,
+  };
+  const controls = {};
+  for (const [kind, value] of Object.entries(held))
+    for (const node of document.querySelectorAll(`[data-testid=${kind}]`)) {
+      const key = named(node);
+      if (key && !node.closest("[data-stale=true]")) controls[key] = value(node);
+    }
+  const said = /· (L\d+H\d+) of ([\w.-]+) ·/.exec(document.title);
+  const words = document.querySelector(".st-key-heads-above summary")?.textContent;
+  const address = Object.fromEntries(
+    [...new URLSearchParams(location.search).keys()].map(
+      (key) => [key, new URLSearchParams(location.search).getAll(key).join()]));
+  const query = /n = (\d+)/.exec(words)?.[1];
+  return { model: said?.[2], head: said?.[1], query, controls, address };
+}"""
+BUSY = """() => [document.title, location.href,
+  document.querySelector(".st-key-heads-above summary")?.textContent,
+  document.querySelector("[data-testid=stApp]")?.dataset.testScriptState].join("|")"""
+OFFERED = """() => [...document.querySelectorAll(
+    "[data-testid=stMain] :is([data-testid=stSlider], [data-testid=stNumberInput], "
+    + "[data-testid=stCheckbox], [data-testid=stButtonGroup])")]
+  .filter((node) => node.offsetParent && !node.querySelector(":disabled"))
+  .map((node) => /(?:^|\\s)(st-key-[a-z0-9]+(?:-\\d+)?)(?=\\s|$)/.exec(
+    node.closest("[class*=st-key-]")?.className ?? "")?.[1]).filter(Boolean)"""
+
+
+@dataclass
+class Tab:
+    """A tab and what its reader has chosen since it was still."""
+
+    page: Page
+    url: str
+    chance: random.Random
+    expected: dict[str, str] = field(default_factory=dict)
+    done: list[tuple[str, str]] = field(default_factory=list)
+
+    async def open(self, name: str, **link: object) -> None:
+        path = "" if name == FIRST else name
+        await self.page.goto(f"{self.url}/{path}?{urlencode(link)}")
+        await self.page.wait_for_selector("[data-testid=stSidebar] [role=gridcell]")
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until neither title, address nor the run of the script have changed for a while."""
+        end, since, last = time.monotonic() + PATIENCE, time.monotonic(), ""
+        while time.monotonic() < min(end, since + QUIET):
+            now = await self.page.evaluate(BUSY)
+            if now != last or now.endswith("|running"):
+                since, last = time.monotonic(), now
+            await asyncio.sleep(0.1)
+
+    async def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = await self.page.evaluate(STATE)
+        return found
+
+    async def head(self) -> None:
+        name = self.chance.choice([each for each in HEADS if each != self.expected.get("head")])
+        cell = self.page.locator(f"[data-testid=stSidebar] [role=gridcell][data-name={name}]")
+        await cell.dispatch_event("pointerdown")
+        await cell.dispatch_event("click")
+        self.note("head", name)
+
+    async def query(self) -> None:
+        slider = self.page.locator("[data-testid=stSidebar] .position input[type=range]")
+        shown = await slider.evaluate(
+            """(slider, place) => {
+              const through = {bubbles: true, composed: true};
+              slider.value = Math.min(slider.max, place);
+              slider.dispatchEvent(new PointerEvent("pointerdown", through));
+              slider.dispatchEvent(new Event("input", through));
+              return slider.closest(".position").querySelector("output").textContent;
+            }""",
+            self.chance.randint(2, 9),
+        )
+        self.note("query", shown)
+
+    async def model(self) -> None:
+        other = next(each for each in MODELS if each != self.expected.get("model"))
+        box = self.page.locator(".st-key-model input, [class*=st-key-model-] input").first
+        await box.click()
+        await box.fill(other)
+        await box.press("Enter")
+        self.expected = {"head": self.expected.get("head", ""), "model": other}
+        self.done.append(("model", other))
+
+    async def control(self) -> None:
+        """One of the page's own; what is shown at once is what is expected."""
+        offered = await self.page.evaluate(OFFERED)
+        if not offered:
+            return
+        holder = self.chance.choice(offered)
+        key = holder.removeprefix("st-key-").partition("-")[0]
+        place = self.page.locator(f".{holder}").first
+        if await place.get_by_role("slider").count():
+            await place.get_by_role("slider").first.press(
+                self.chance.choice(["ArrowLeft", "ArrowRight"])
+            )
+        elif await place.get_by_test_id("stCheckbox").count():
+            await place.locator("label").first.dispatch_event("pointerdown")
+            await place.locator("input").first.dispatch_event("click")
+        else:
+            buttons = place.locator("button:not([disabled])")
+            if not (count := await buttons.count()):
+                return
+            button = buttons.nth(self.chance.randrange(count))
+            await button.dispatch_event("pointerdown")
+            await button.dispatch_event("click")
+        await asyncio.sleep(0.03)
+        shown = (await self.state())["controls"].get(key)
+        if key in WRITERS:
+            for other in [each for each in self.expected if each not in ("head", "model", "query")]:
+                del self.expected[other]
+        if shown is not None:
+            self.note(key, shown)
+
+    def note(self, key: str, value: str) -> None:
+        self.expected[key] = value
+        self.done.append((key, value))
+
+    async def lost(self) -> list[str]:
+        """What the page, once it is still, does not show as chosen."""
+        state = await self.state()
+        shown = state["controls"] | {key: state[key] for key in ("model", "head", "query")}
+        address = {"model": MODELS[0]} | state["address"]
+        wrong = [
+            f"{key}: {shown[key]!r} in place of {value!r}"
+            for key, value in self.expected.items()
+            if key in shown and shown[key] != value
+        ]
+        for key in ("head", "query"):
+            if address.get(key, shown[key]) != shown[key]:
+                wrong.append(f"{key}: {shown[key]!r}, in the address {address[key]!r}")
+        if await self.page.get_by_test_id("stException").count():
+            wrong.append("an exception")
+        return wrong
+
+
+def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    found = []
+    for key in before:
+        one, other = before[key], after[key]
+        if isinstance(one, dict):
+            found += differences(
+                {k: one.get(k) for k in {*one, *other}}, {**dict.fromkeys(one), **other}
+            )
+        elif one != other:
+            found.append(f"{key}: {other!r} in place of {one!r}")
+    return found
+
+
+async def sequence(tab: Tab, kind: str) -> list[str]:
+    """Make one sequence; return what was lost."""
+    tab.done = []
+    state = await tab.state()
+    tab.expected = {key: state[key] for key in ("model", "head", "query")}
+    acts: list[Callable[[], Any]] = [tab.head, tab.head, tab.query, tab.control, tab.control]
+    if kind == "back":
+        await asyncio.sleep(LATER)
+        before = await tab.state()
+        await tab.chance.choice([tab.head, tab.model])()
+        await asyncio.sleep(tab.chance.choice(PAUSES))
+        await tab.settle()
+        await asyncio.sleep(LATER)
+        await tab.page.go_back()
+        await asyncio.sleep(0.3)
+        await tab.settle()
+        return differences(before, await tab.state())
+    for _ in range(tab.chance.randint(3, 6)):
+        await tab.chance.choice([*acts, tab.model])()
+        await asyncio.sleep(tab.chance.choice(PAUSES))
+    await asyncio.sleep(0.3)
+    await tab.settle()
+    wrong = await tab.lost()
+    if kind == "again" and not wrong:
+        before = await tab.state()
+        await tab.page.reload()
+        await tab.page.wait_for_selector("[data-testid=stSidebar] [role=gridcell]")
+        await tab.settle()
+        wrong = differences(before, await tab.state())
+    return wrong
+
+
+async def work(tab: Tab, numbers: list[int], seed: int, passes: bool, report: list[str]) -> None:
+    while numbers:
+        number = numbers.pop()
+        tab.chance = random.Random(1000 * seed + number)
+        name = NAMES[number % len(NAMES)]
+        link: dict[str, object] = {"model": MODELS[0], "head": "L0H1"}
+        if passes and not number % 3:
+            link |= {"context": 128, "start": "false", "windows": 1000 + number}
+        kind = ("quick", "quick", "back", "again")[number // len(NAMES) % 4]
+        try:
+            await tab.open(name, **link)
+            wrong = await sequence(tab, kind)
+        except Error as error:
+            wrong = [str(error).partition("\n")[0]]
+        if wrong:
+            report.append(f"seed {seed}, {number} ({kind}) on {name}: {wrong} after {tab.done}")
+            print(report[-1], flush=True)
+
+
+async def run(url: str, count: int, seed: int, tabs: int = 3, passes: bool = False) -> list[str]:
+    """Make so many sequences; return what was lost, a line for each."""
+    report: list[str] = []
+    numbers = [*range(count)]
+    random.Random(seed).shuffle(numbers)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"]
+        )
+        opened = []
+        for _ in range(tabs):
+            context = await browser.new_context(viewport={"width": 1400, "height": 950})
+            page = await context.new_page()
+            page.set_default_timeout(PATIENCE * 1000)
+            page.on("pageerror", lambda error: report.append(f"in the page: {error}"))
+            opened.append(Tab(page, url, random.Random(seed)))
+        await asyncio.gather(*(work(each, numbers, seed, passes, report) for each in opened))
+        await browser.close()
+    return report
+
+
+if __name__ == "__main__":
+    given = [each for each in sys.argv[1:] if each != "--passes"]
+    began = time.monotonic()
+    lost = asyncio.run(run(given[0], *map(int, given[1:]), passes="--passes" in sys.argv))
+    print(f"{given[1]} sequences, {len(lost)} lost, {time.monotonic() - began:.0f} s")
+    sys.exit(bool(lost))
