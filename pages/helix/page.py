@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.shared.cards.card import card
 from pages.shared.cards.explained import explained
-from pages.shared.cards.figure import charts
+from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
 from pages.shared.selection.choices import choose
@@ -246,14 +246,14 @@ def draw_layers(helix: Result) -> None:
 def draw_angles(helix: Result) -> None:
     """Draw the canonical angles between all layers, next to the post's."""
     both = helix.only("angles_residual", "angles_position")
+    figures = {name: partial(angles_figure, helix, name) for name in both.values}
 
     def draw() -> None:
-        charts({name: partial(angles_figure, helix, name) for name in both.values})
+        charts(figures)
         st.dataframe(_angle_table(helix), hide_index=True, key="angle-table")
 
     title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"
-    figure = partial(angles_figure, helix, "angles_residual")
-    card("angles", figure, both, ANGLES, title, draw)
+    card("angles", all_of(figures), both, ANGLES, title, draw)
 
 
 def _angle_table(helix: Result) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import streamlit as st
 from pages.interventions import captions as words
 from pages.interventions.controls import MAX_CHARACTERS, choose_preset
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import charts
+from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.grid.measure_grid import Extras, draw_heads
 from pages.shared.jobs import results
@@ -72,9 +72,12 @@ def draw(selection: Selection) -> None:
     asked = PatchPositionsParams(**params, head=head)
     found = results.fetch(PatchPositions, selection.run, asked)
     if found is not None:
-        pictures = partial(parts_figure, found), partial(positions_figure, found)
-        both = partial(charts, dict(zip(("parts", "positions"), pictures, strict=True)))
-        card("patch-positions", pictures[1], found, words.POSITIONS, f"{head} by position", both)
+        both = {
+            "parts": partial(parts_figure, found),
+            "positions": partial(positions_figure, found),
+        }
+        title, draw_both = f"{head} by position", partial(charts, both)
+        card("patch-positions", all_of(both), found, words.POSITIONS, title, draw_both)
 
 
 def _choose(selection: Selection) -> dict[str, Any]:

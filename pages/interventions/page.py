@@ -10,7 +10,7 @@ from pages.interventions import captions as words
 from pages.interventions.controls import choose_intervention, missing
 from pages.interventions.many_texts import draw_many_texts
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import chart, charts
+from pages.shared.cards.figure import all_of, chart, charts
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
@@ -107,14 +107,11 @@ def draw_patterns(selection: Selection, found: Result) -> None:
     if (length := len(found.values["clean"])) > SHOWN_WHOLE and (zoom := choose_zoom(length)):
         windows["window"] = zoom
     for name, window in windows.items():
-
-        def draw(name: str = name, window: tuple[int, int] | None = window) -> None:
-            shown = partial(pattern_figure, found, zoom=window)
-            charts({f"{name}-{each}": partial(shown, name=each) for each in PATTERNS})
-
+        shown = partial(pattern_figure, found, zoom=window)
+        figures = {f"{name}-{each}": partial(shown, name=each) for each in PATTERNS}
         title = f"{selection.cell} on the prompt" if window is None else "The window"
-        figure = partial(pattern_figure, found, "difference", window)
-        card(f"patterns-{name}", figure, found.only(*PATTERNS), words.PATTERNS, title, draw)
+        patterns, draw = found.only(*PATTERNS), partial(charts, figures)
+        card(f"patterns-{name}", all_of(figures), patterns, words.PATTERNS, title, draw)
 
 
 def draw_effects(selection: Selection, found: Result) -> None:
@@ -129,12 +126,14 @@ def draw_effects(selection: Selection, found: Result) -> None:
         title = "Attention to the previous token"
         card("masses", figure, masses, words.MASSES, title, draw_grid)
 
+    along = {"losses": partial(losses_figure, found), "kl": partial(kl_figure, found)}
+
     def draw() -> None:
-        chart("losses", partial(losses_figure, found), titled=True)
-        chart("kl", partial(kl_figure, found), titled=True)
+        for name, figure in along.items():
+            chart(name, figure, titled=True)
 
     losses = found.only("clean_loss", "changed_loss", "kl")
-    card("loss", partial(losses_figure, found), losses, words.LOSS, "Along the prompt", draw)
+    card("loss", all_of(along), losses, words.LOSS, "Along the prompt", draw)
 
 
 def page(selection: Selection) -> None:

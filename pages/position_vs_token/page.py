@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.position_vs_token import captions as words
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import chart, charts
+from pages.shared.cards.figure import all_of, chart, charts
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.experiments.random_controls import (
     Draws,
@@ -146,14 +146,10 @@ def draw_head(parts: Result, selection: Selection, query: int) -> None:
     with right:
         figure = partial(pattern_conditions_figure, parts, selection.layer, selection.head, query)
         card("attention", figure, row.only("pattern"), words.CONDITIONS)
-    maps = partial(condition_map_figure, parts, selection.layer, selection.head)
-
-    def draw() -> None:
-        numbers = range(len(CONDITIONS))
-        charts({f"map-{number}": partial(maps, number) for number in numbers}, square=True)
-
+    one_map = partial(condition_map_figure, parts, selection.layer, selection.head)
+    maps = {f"map-{number}": partial(one_map, number) for number in range(len(CONDITIONS))}
     patterns, title = one.only("pattern"), f"Mean patterns of {selection.cell}"
-    card("maps", partial(maps, 0), patterns, words.MAPS, title, draw)
+    card("maps", all_of(maps), patterns, words.MAPS, title, partial(charts, maps, square=True))
 
 
 def draw_page(selection: Selection, draws: Draws) -> None:

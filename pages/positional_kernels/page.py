@@ -10,7 +10,7 @@ import streamlit as st
 
 from pages.positional_kernels import captions as words
 from pages.shared.cards.card import Explanation, card
-from pages.shared.cards.figure import charts
+from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_told
 from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
@@ -139,11 +139,8 @@ def draw_three(
 ) -> None:
     """Draw the panels of a result side by side; ``panel`` draws one of them."""
     figures = {f"{kind}-{each}": partial(panel, panel=each) for each in panels(result)}
-
-    def all_of_them() -> list[go.Figure]:
-        return [each() for each in figures.values()]
-
-    card(kind, all_of_them, result, words, title, partial(charts, figures, square=True))
+    draw = partial(charts, figures, square=True)
+    card(kind, all_of(figures), result, words, title, draw)
 
 
 def draw_foreseen(selection: Selection) -> None:

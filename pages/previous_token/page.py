@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.previous_token import captions as words
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import charts
+from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.one_head import draw_profile
 from pages.shared.cards.rest import rest
 from pages.shared.jobs import results
@@ -179,16 +179,13 @@ def draw_stages(selection: Selection) -> None:
     zoom = choose_zoom(len(found.values["score"]))
     for whole in (True, False) if zoom is not None else (True,):
         name = "whole" if whole else "window"
-
-        def draw(whole: bool = whole, name: str = name) -> None:
-            stage = partial(stage_figure, found, zoom=zoom, whole=whole)
-            charts({f"{name}-{each}": partial(stage, name=each) for each in STAGE_TITLES})
-
+        stage = partial(stage_figure, found, zoom=zoom, whole=whole)
+        figures = {f"{name}-{each}": partial(stage, name=each) for each in STAGE_TITLES}
         title = "The whole text"
         if zoom is not None and not whole:
             title = f"Positions {zoom[0]} to {zoom[1] - 1}"
-        figure = partial(stage_figure, found, "pattern", zoom, whole=whole)
-        card(f"stages-{name}", figure, found, words.STAGES, title, draw)
+        draw = partial(charts, figures)
+        card(f"stages-{name}", all_of(figures), found, words.STAGES, title, draw)
 
 
 PLACE = Place(

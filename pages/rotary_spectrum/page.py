@@ -7,7 +7,7 @@ import streamlit as st
 
 from pages.rotary_spectrum import captions as words
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import charts
+from pages.shared.cards.figure import all_of, charts
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.jobs import results
 from pages.shared.selection.fit import choose_one, fitted, fitted_flag, fitted_index
@@ -173,15 +173,15 @@ def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
 def _draw_pattern(head: Result) -> None:
     """Draw the selected head's attention in all runs."""
     shown = head.only("profile", "pattern_distance", "previous_mass", "previous_mass_change")
-    frozen = partial(profiles_figure, shown, TREATMENTS[0], log_x=True)
+    changed = partial(profiles_figure, shown, log_x=True)
+    figures = {f"changed-{name}": partial(changed, treatment=name) for name in TREATMENTS}
 
     def draw() -> None:
-        changed = partial(profiles_figure, shown, log_x=True)
-        charts({f"changed-{name}": partial(changed, treatment=name) for name in TREATMENTS})
+        charts(figures)
         _draw_table(shown)
 
     title = f"Attention of {head.params['head']}"
-    card("changed-pattern", frozen, shown, words.CHANGED_PATTERN, title, draw)
+    card("changed-pattern", all_of(figures), shown, words.CHANGED_PATTERN, title, draw)
 
 
 def _draw_table(head: Result) -> None:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -155,7 +156,11 @@ class LoadedModel:
 
     def block(self, layer: int) -> nn.Module:
         """Return one layer's module: norms, attention and MLP."""
-        return blocks_of(self.module, self.geometry.n_layers)[layer]
+        return self._blocks[layer]
+
+    @cached_property
+    def _blocks(self) -> nn.ModuleList:
+        return blocks_of(self.module, self.geometry.n_layers)
 
     def cast(self, dtype: str) -> None:
         """Convert the weights to the precision ``dtype``, in place.

@@ -7,11 +7,14 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from pages.shared.cards import documented
+from pages.interventions.page import MODES
+from pages.shared.cards import card, documented
 from pages.shared.cards import figure as cards
 from pages.shared.cards.documented import page_on
+from pages.shared.run import current
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import set_title
+from tests.support.bound import fine, opened
 
 MADE = []
 
@@ -84,3 +87,38 @@ def test_the_documentation_of_a_question(monkeypatch, tmp_path):
     assert page_on("etc") is None
     monkeypatch.setattr(documented, "site", lambda: None)
     assert page_on("kernel") is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "link", "names"),
+    [
+        ("helix", {}, {"angles"}),
+        ("interventions", {}, {"loss", "patterns-whole"}),
+        ("interventions", {"mode": MODES[1]}, {"patch-positions"}),
+        ("position_vs_token", {"samples": "100"}, {"maps"}),
+        ("positional_kernels", {}, {"map", "square"}),
+        ("previous_token", {"context": "256", "zoom": "100"}, {"stages-whole", "stages-window"}),
+        ("rotary_spectrum", {"changed": "true"}, {"changed-pattern"}),
+    ],
+)
+def test_all_that_a_card_draws_is_in_its_downloads(computed, monkeypatch, page, link, names):
+    """In the order of the page, each with its title."""
+    drawn, offered = {}, {}
+    draw = cards.draw_ready
+
+    def keep(name, ready, *args, **more):
+        if (shown := current().card) is not None:
+            drawn.setdefault(shown.title, []).append(ready.title)
+        draw(name, ready, *args, **more)
+
+    def menu(name, figure, shown, words):
+        made = [cards.plain_title(each) for each in cards.made(figure)]
+        offered[name] = made, drawn.get(shown.title)
+
+    monkeypatch.setattr(cards, "draw_ready", keep)
+    monkeypatch.setattr(card, "_menu", menu)
+    fine(opened(page, **{"context": "64", "windows": "20"} | link))
+    several = {name: found for name, found in offered.items() if len(found[1] or ()) > 1}
+    assert names == several.keys()
+    assert all(made == shown for made, shown in several.values())

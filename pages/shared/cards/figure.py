@@ -84,6 +84,11 @@ def charts(figures: Mapping[str, Callable[[], go.Figure]], *, square: bool = Fal
             draw_ready(name, shown, linked=True)
 
 
+def all_of(figures: Mapping[str, Callable[[], go.Figure]]) -> Make:
+    """Return what makes all that ``charts`` draws, for the downloads of its card."""
+    return lambda: [make() for make in figures.values()]
+
+
 def draw_ready(
     name: str,
     ready: Ready,

@@ -216,7 +216,8 @@ def summarise_row(
         "visible_keys": np.full(len(mean), float(mean.shape[-1])),
     }
     if observed is not None:
-        share = observed / np.maximum(observed.sum(axis=-1, keepdims=True), 1e-300)
+        total = observed.sum(axis=-1, keepdims=True)
+        share = observed / np.maximum(total, np.finfo(observed.dtype).tiny)
         row["attention_distance"] = formulas.total_variation(mean, share)
     return row
 

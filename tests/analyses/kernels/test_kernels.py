@@ -102,6 +102,13 @@ def test_half_mass_and_local_mass(seed, tokens):
         assert n + 1 - skip == row["visible_keys"][head]
 
 
+def test_a_head_that_looks_at_skipped_keys_alone():
+    """What 32 bits hold of its attention to the other keys is nothing: no key has a share."""
+    mean = np.full((2, 5), 0.2, dtype=np.float32)
+    observed = np.array([[0, 0, 0, 0, 0], [0, 0, 0, 0, 0.25]], dtype=np.float32)
+    assert [0.5, 0.8] == pytest.approx(summarise_row(mean, observed, 3)["attention_distance"])
+
+
 @pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)
 def test_kinds(mass, etc, visible, local, uniform, expected):
     code = kernels.classify(np.array(mass), np.array(etc), np.array(visible), local, uniform)
