@@ -28,6 +28,7 @@ from pages.shared.cards.plain import plain, say_error
 from pages.shared.cards.rest import note_far
 from pages.shared.jobs.jobs import draw_forming
 from pages.shared.jobs.results import PageStopped, engine, say_notice
+from pages.shared.look.fold import fold
 from pages.shared.run import begin
 from pages.shared.selection.choices import open_choices, open_page, waits, write_address
 from pages.shared.selection.pins import keep_pins
@@ -99,9 +100,10 @@ try:
     with note:
         draw_note(chosen.run.model.name)
     words = f"{plain(chosen.located.title)} · {chosen.cell} · n = {chosen.query}"
-    with above, st.expander(words, on_change="rerun", key="heads-above") as heads_above:
-        if heads_above.open:
-            draw_heads(chosen, "grid-above")
+    with above:
+        if heads_above := fold(words, "heads-above"):
+            with heads_above:
+                draw_heads(chosen, "grid-above")
     try:
         with suppress(CardDrawn):
             if not lacking(place, chosen.run.model.name):

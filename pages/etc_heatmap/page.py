@@ -17,6 +17,7 @@ from pages.shared.cards.plain import capital
 from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import compute_button, is_wanted, want
+from pages.shared.look.fold import fold
 from pages.shared.selection.choices import choose
 from pages.shared.selection.fit import fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.selection.head_choice import strongest
@@ -43,10 +44,10 @@ from poskernel_core.server import site
 
 def how_many_texts(selection: Selection, measure: Measure) -> None:
     """Draw the error of the chosen measure against windows, once the expander is open."""
-    fold = st.expander(HowManyTexts.title, on_change="rerun", key="how-many-texts")
-    if not (fold.open or asks_for(*CARDS)):
+    place = fold(HowManyTexts.title, "how-many-texts", wanted=asks_for(*CARDS))
+    if place is None:
         return
-    with fold:
+    with place:
         named = {value.name: value.unit for value in measure.question.values if value.has_error}
         if issubclass(measure.question, Experiment) or measure.declared.value not in named:
             st.caption(
@@ -256,8 +257,7 @@ def page(selection: Selection) -> None:
         with grid:
             draw_measure(selection, measure, etc, set(shown), order, kernel, fade=fade)
         with left:
-            table = st.expander("All heads as a table", on_change="rerun", key="all-heads")
-            if table.open:
+            if table := fold("All heads as a table", "all-heads"):
                 with table:
                     heads_table(here, set(shown))
             how_many_texts(selection, measure)

@@ -7,6 +7,7 @@ import streamlit as st
 
 from pages.shared.grid.measures import MEASURES
 from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.look.fold import fold
 from pages.shared.selection.choices import choose
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.measures import one_a_head
@@ -20,8 +21,7 @@ MOST: Final = 100
 
 def offer_first_heads(selection: Selection, key: str) -> None:
     """Draw a menu that fills the field ``key`` with heads, chosen by a measure."""
-    menu = st.expander("Choose heads by a measure", on_change="rerun", key="first-heads")
-    if not menu.open:
+    if not (menu := fold("Choose heads by a measure", "first-heads")):
         return
     with menu:
         fitting = [each for each, one in MEASURES.items() if one.fits(selection.located.geometry)]

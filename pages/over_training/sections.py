@@ -11,6 +11,7 @@ from pages.shared.cards.card import card
 from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.plain import capital
 from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.look.fold import fold
 from pages.shared.selection.fit import fitted, fitted_list
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection, select_head
@@ -115,8 +116,7 @@ def draw_curves(found: Result, chosen: Chosen, theirs: Result | None) -> None:
             with column:
                 figure = partial(curves_figure, one, shown, chosen.over, beside=other)
                 card(name, figure, one, CURVES, f"{title}: {one.model_title}")
-    table = st.expander("Emergence of all heads as a table", on_change="rerun", key="emergence")
-    if table.open:
+    if table := fold("Emergence of all heads as a table", "emergence"):
         with table:
             rows, model = emergence_table(found), selection.run.model.name
             end = {"at the end": st.column_config.NumberColumn(format="%.3g")}

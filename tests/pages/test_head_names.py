@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages.shared.look.fold import UNFOLDED
 from poskernel_core.models.catalog import title_here
 from tests.support.server import ROOT
 from tools.recorded import open_page, page_names
@@ -32,8 +33,7 @@ def shown(shipped_only):
         app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
         for field, value in ADDRESSES.get(name, {}).items():
             app.query_params[field] = value
-        for fold in FOLDS:
-            app.session_state[fold] = True
+        app.session_state[UNFOLDED] = {*FOLDS}
         open_page(app, name)
         assert [] == [each.value for each in (*app.exception, *app.error)]
         return app

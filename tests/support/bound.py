@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Widget
 
 from pages.shared.cards.card import OPENED
+from pages.shared.look.fold import UNFOLDED
 from pages.shared.selection.choices import KEPT
 from tests.support.server import ROOT
 from tools.recorded import FIGURE, open_page
@@ -34,7 +35,7 @@ def opened_as_linked(name: str = "", *, unfolded: str = "", **parameters: Any) -
     """
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=300)
     if unfolded:
-        app.session_state[unfolded] = True
+        app.session_state[UNFOLDED] = {unfolded}
     for parameter, value in parameters.items():
         app.query_params[parameter] = value
     return open_page(app, name) if name else app.run()

@@ -11,6 +11,7 @@ from pages.shared.cards import embed
 from pages.shared.cards.documented import page_on
 from pages.shared.cards.figure import Make, draw_pictures, draw_ready, made, ready
 from pages.shared.cards.plain import plain
+from pages.shared.look.fold import draw_asking
 from pages.shared.run import Open, current
 from pages.shared.selection.choices import address
 from poskernel_core.analyses.definitions import errors_of
@@ -36,14 +37,6 @@ from poskernel_core.models.gguf import quantisation_note
 MENU: Final = "About this figure"
 OPENED: Final = "opened-menu"
 """The card whose menu the reader opened last, and what was selected."""
-EMPTY = st.components.v2.component(
-    "pk-empty",
-    html="<div></div>",
-    js="""export default ({ data, setTriggerValue }) => {
-      if (!data.filled) setTriggerValue("wanted", true);
-    }""",
-)
-"""Asks for what a menu holds: Streamlit draws it once the menu is open."""
 FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
 
@@ -112,11 +105,9 @@ def card(
 
 
 def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
-    """Draw the menu of a card; what is in it is made once the browser, which opens it, asks.
+    """Draw the menu of a card, of which the last that was opened is filled.
 
-    A popover that asks for a run whenever it is opened or closed is closed again by the answer to
-    its closing, if the reader has opened it anew meanwhile. The menu that was opened last is filled
-    for as long as the selection is the same: results that form draw the page anew.
+    It stays so for as long as the selection is the same: results that form draw the page anew.
     """
     here = (name, st.session_state.get("selection"))
     filled = st.session_state.get(OPENED) == here
@@ -124,11 +115,7 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
         MENU, icon=":material/more_horiz:", type="tertiary", width="content", help=MENU
     )
     with menu:
-        EMPTY(
-            key=f"empty-{name}",
-            data={"filled": filled},
-            on_wanted_change=lambda: st.session_state.update({OPENED: here}),
-        )
+        draw_asking(name, filled, lambda: st.session_state.update({OPENED: here}))
     if not filled:
         return
     result, tabs = shown.result, dict(zip(TABS, menu.tabs(TABS), strict=True))

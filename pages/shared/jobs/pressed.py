@@ -21,12 +21,15 @@ def fetch_when_asked(
 ) -> Result | None:
     """Return a result if it is stored or has been asked for; otherwise draw a button that asks.
 
-    A server that computes nothing new has no such button. ``key`` is unique on the page: "compute-"
+    It has been asked for if it is being computed, by whoever wants it. A server that computes
+    nothing new has no such button. ``key`` is unique on the page: "compute-"
     and the name of the card that shows the result, if no other ``cards`` do.
     """
     with results.refusals_shown(question):
         asked = results.plan(question, run, params)
-        if results.engine().ready(asked) or is_wanted(asked.key):
+        job = results.engine().running(asked)
+        computed = job is not None and not job.ended
+        if results.engine().ready(asked) or computed or is_wanted(asked.key):
             return results.fetch(question, run, params)
         with in_place_of(*(cards or [key.removeprefix("compute-")])):
             if computes():

@@ -1,0 +1,185 @@
+"""What the reader has chosen: the address, widgets, and words of the browser that come late."""
+
+import asyncio
+import dataclasses
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
+from streamlit.testing.v1 import AppTest
+
+from pages.shared.selection import choices
+from tests.support.bound import bound, chosen
+from tests.support.quick_choices import run
+
+SEED, SEQUENCES = 59, 30
+
+
+def page() -> None:
+    """A page with a widget of every kind; the numbers that are offered follow ``most``."""
+    import streamlit as st
+
+    from pages.shared.selection import fit
+    from pages.shared.selection.choices import choose, open_choices, open_page, write_address
+
+    open_choices("page")
+    most = st.sidebar.number_input("most", **fit.fitted_number("most", (3, 50), 20))
+    open_page()
+    st.slider("whole", **fit.fitted("whole", range(2, most + 1), min(7, most)))
+    st.select_slider("step", **fit.fitted("step", [1, 3, 10, 30], 3))
+    st.number_input("share", **fit.fitted_number("share", (0.0, 2.5), 0.5))
+    st.selectbox("word", **fit.fitted_index("word", ["a", "b", "c d"]))
+    st.multiselect("many", **fit.fitted_list("many", ["x", "y", "z"], ["x"]))
+    st.toggle("flag", **fit.fitted_flag("flag", True))
+    st.text_input("text", **fit.fitted_text("text", "usual", 11))
+    st.slider("span", **fit.fitted_span("span", 0, most))
+    fit.choose_one("way", ["in", "out"], "way")
+    st.button("set", key="set", on_click=choose, args=("whole", 5))
+    st.session_state["told"] = [each.key for each in write_address(alone=False)]
+
+
+DEFAULTS = {
+    "most": 20, "whole": 7, "step": 3, "share": 0.5, "word": "a", "many": ["x"], "flag": True,
+    "text": "usual", "span": (0, 20), "way": "in",
+}  # fmt: skip
+
+
+def opened(**link: object) -> AppTest:
+    app = AppTest.from_function(page)
+    for key, value in link.items():
+        app.query_params[key] = value
+    return fine(app.run())
+
+
+def fine(app: AppTest) -> AppTest:
+    assert not app.exception
+    shown = {key: widget.value for key, widget in bound(app).items()}
+    assert shown == {key: chosen(app, key) for key in DEFAULTS}
+    return app
+
+
+def held(app: AppTest) -> dict[str, object]:
+    return {key: chosen(app, key) for key in DEFAULTS}
+
+
+def address(app: AppTest) -> dict[str, list[str]]:
+    given = {key: app.query_params[key] for key in app.query_params}
+    return {key: [texts] if isinstance(texts, str) else [*texts] for key, texts in given.items()}
+
+
+LINKS = st.fixed_dictionaries({}, optional={
+    "most": st.integers(3, 50),
+    "whole": st.integers(-3, 60) | st.floats(-1, 60) | st.sampled_from(["nan", "inf", "", "x"]),
+    "step": st.integers(-3, 60), "share": st.floats(-1, 4),
+    "word": st.sampled_from(["a", "b", "c d", "e", ""]),
+    "many": st.lists(st.sampled_from(["x", "y", "z", "w", ""]), max_size=4),
+    "flag": st.sampled_from(["true", "False", "1", ""]),
+    "text": st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=17),
+    "span": st.lists(st.integers(-2, 55), min_size=2, max_size=2),
+    "way": st.sampled_from(["out", "up"]),
+})  # fmt: skip
+
+
+@given(LINKS)
+def test_what_a_link_shows_its_own_address_shows_again(link):
+    """Whatever it asks for; what does not fit is told, the rest is not."""
+    app = opened(**{key: v if isinstance(v, list) else str(v) for key, v in link.items()})
+    again = opened(**address(app))
+    assert (held(app), address(app)) == (held(again), address(again))
+    assert [] == again.session_state["told"]
+    assert {*app.session_state["told"]} <= link.keys()
+    most = chosen(app, "most")
+    usual = DEFAULTS | {"whole": min(7, most), "span": (0, most)}
+    for key, value in held(app).items():
+        assert (key in address(app)) == (value != usual[key])
+
+
+def test_the_nearest_is_taken_where_values_are_ordered():
+    app = opened(whole="99", step="22", share="-1", word="q", many=["z", "w", "x"], flag="maybe",
+                 text="a much longer text", span=["-5", "9"], way="up", most="4000")  # fmt: skip
+    expected = {
+        "most": 50, "whole": 50, "step": 30, "share": 0.0, "word": "a", "many": ["z", "x"],
+        "flag": True, "text": "a much long", "span": (0, 9), "way": "in",
+    }  # fmt: skip
+    assert expected == held(app)
+    assert {*expected} == {*app.session_state["told"]}
+
+
+def test_a_choice_that_no_longer_fits_moves_and_its_widget_is_another():
+    app = opened(whole="40", most="50")
+    assert "whole" == bound(app)["whole"].key
+    fine(bound(app)["most"].set_value(30).run())
+    assert (30, ["30"], "whole~1") == (
+        chosen(app, "whole"), address(app)["whole"], bound(app)["whole"].key,
+    )  # fmt: skip
+    assert [] == app.session_state["told"]
+
+
+def test_what_the_server_sets_is_shown_by_another_widget():
+    app = opened()
+    fine(bound(app)["whole"].set_value(9).run())
+    assert "whole" == bound(app)["whole"].key
+    fine(app.button(key="set").click().run())
+    assert (5, "whole~1") == (bound(app)["whole"].value, bound(app)["whole"].key)
+
+
+def test_a_former_widget_that_says_its_default_has_chosen_nothing(monkeypatch):
+    """A browser tells what it has just drawn, and that may be gone by then; a new word counts."""
+    state: dict[str, object] = {}
+    monkeypatch.setattr(choices.st, "session_state", state)
+
+    def drawn(default: int) -> dict[str, object]:
+        return choices.widget("T", fitted_to(default), [default])
+
+    def fitted_to(default: int) -> int:
+        return choices.fit("T", default, lambda texts: int(texts[-1]))
+
+    drawn(512)
+    former = drawn(128)
+    latest = drawn(512)
+    assert ["T~1", "T~2"] == [former["key"], latest["key"]]
+
+    state["T~1"] = 128
+    former["on_change"]()
+    assert (512, {}) == (choices.chosen("T"), choices.address())
+    state["T~1"] = 64
+    former["on_change"]()
+    assert {"T": ["64"]} == choices.address()
+    state["T~2"] = 512
+    latest["on_change"]()
+    assert {} == choices.address()
+
+
+def test_back_takes_all_fields_from_the_address():
+    app = opened(whole="9", word="b")
+    fine(bound(app)["share"].set_value(2.0).run())
+    assert {"whole": ["9"], "word": ["b"], "share": ["2"]} == address(app)
+    app.query_params.clear()
+    app.query_params |= {"whole": "4"}
+    fine(app.run())
+    assert held(app) == DEFAULTS | {"whole": 4}
+    assert [] == app.session_state["told"]
+
+
+def test_a_late_address_is_no_choice(monkeypatch):
+    """The browser repeats one that was written before; what was chosen since stays."""
+    app = opened(whole="9")
+    for value in (10, 11):
+        fine(bound(app)["whole"].set_value(value).run())
+    app.query_params["whole"] = "10"
+    fine(app.run())
+    assert (11, ["11"]) == (chosen(app, "whole"), address(app)["whole"])
+
+
+def test_streamlit_still_says_that_the_reader_went_back():
+    assert "is_history_navigation" in {each.name for each in dataclasses.fields(ScriptRunContext)}
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_quick_choices_are_all_kept(still, shipped_only):
+    """On every page: what was chosen last is shown, in the address, and there again."""
+    seed = int(os.environ.get("POSKERNEL_SEED", SEED))
+    assert [] == asyncio.run(run(still.url, SEQUENCES, seed))
