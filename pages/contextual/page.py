@@ -154,10 +154,14 @@ def draw_layer(selection: Selection) -> None:
     st.subheader(f"Kernels of layer {selection.layer}", anchor="layer-kernels")
     left, right = st.columns([3, 2])
     alike = right.slider(
-        "Largest distance within a group", step=0.01, **fitted_number("alike", (0.0, 1.0), 0.1)
+        "Largest distance within a group",
+        step=0.01,
+        **fitted_number("alike", KernelDistancesParams.ends("alike"), 0.1),
     )
     apart = right.slider(
-        "Distance that rules a pair out", step=0.01, **fitted_number("apart", (0.0, 1.0), 0.5)
+        "Distance that rules a pair out",
+        step=0.01,
+        **fitted_number("apart", KernelDistancesParams.ends("apart"), 0.5),
     )
     query = max(selection.query, selection.skip)
     asked = KernelDistancesParams(query=query, skip=selection.skip, alike=alike, apart=apart)

@@ -144,7 +144,7 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
     components = st.slider(
         "Components of the vocabulary",
         help="number of independent components of the extended embeddings",
-        **fitted_number("components", (2, 64), 24),
+        **fitted_number("components", NeuronLatentsParams.ends("components"), 24),
     )
     asked = NeuronLatentsParams(neuron=number, components=components, **shared)
     found = results.fetch(NeuronLatents, selection.run, asked)

@@ -107,7 +107,7 @@ def draw_search(selection: Selection, found: Result, shared: dict[str, Any]) -> 
     typed = st.text_input(
         "Which neurons fire for these words?",
         placeholder="such as: server database rows",
-        **fitted_text("words", most=500),
+        **fitted_text("words", most=WordNeuronsParams.ends("words")[1]),
     )
     if not (typed or "").strip():
         return

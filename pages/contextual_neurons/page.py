@@ -64,7 +64,7 @@ def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]
     fewest = last.number_input(
         "Rarest token listed",
         help="how often a token must occur in the windows; 0 lists the whole vocabulary",
-        **fitted_number("mincount", (0, 1_000_000), 5),
+        **fitted_number("mincount", ContextualNeuronsParams.ends("min_count"), 5),
     )
     bag: dict[str, Any] = {
         "heads": ", ".join(chosen),

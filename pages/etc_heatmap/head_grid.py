@@ -13,7 +13,7 @@ from pages.shared.grid.measures import Measure
 from pages.shared.selection.fit import fitted_number
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.claims import ATTENTION
-from poskernel_core.analyses.kernels.etc import stands
+from poskernel_core.analyses.kernels.etc import EtcParams, stands
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
@@ -37,17 +37,18 @@ class Order(StrEnum):
 def kind_thresholds() -> dict[str, Any]:
     """Draw the thresholds of the kinds; return them as parameters."""
     tokens = st.number_input(
-        "Last tokens that count as local", **fitted_number("ltok", (1, 64), 10)
+        "Last tokens that count as local",
+        **fitted_number("ltok", EtcParams.ends("local_tokens"), 10),
     )
     local = st.number_input(
         "Mass in them that makes a head local",
         step=0.05,
-        **fitted_number("lshare", (0.0, 1.0), 0.5),
+        **fitted_number("lshare", EtcParams.ends("local_share"), 0.5),
     )
     uniform = st.number_input(
         "Effective token count over visible keys that makes a head uniform",
         step=0.05,
-        **fitted_number("ushare", (0.0, 1.0), 0.5),
+        **fitted_number("ushare", EtcParams.ends("uniform_share"), 0.5),
     )
     return {"local_tokens": tokens, "local_share": local, "uniform_share": uniform}
 

@@ -72,18 +72,20 @@ def choose_prompts(selection: Selection) -> HelixParams:
             tokens=st.slider(
                 "Repeated tokens, one per prompt",
                 step=10,
-                **fitted_number("rtok", (10, 200), 100),
+                **fitted_number("rtok", HelixParams.ends("tokens"), 100, (10, 200)),
             ),
             leave_out=st.slider(
                 "Leave out the first positions",
                 help="later layers have huge values at the first positions",
                 **fitted_number("out", HelixParams.ends("leave_out"), 0),
             ),
-            subspace=st.slider("k of the subspaces compared", **fitted_number("k", (1, 10), 3)),
+            subspace=st.slider(
+                "k of the subspaces compared", **fitted_number("k", HelixParams.ends("subspace"), 3)
+            ),
             far=st.slider(
                 "Far from 0: beyond this many times the rms",
                 step=0.5,
-                **fitted_number("far", (0.5, 4.0), 1.0),
+                **fitted_number("far", HelixParams.ends("far"), 1.0, (0.5, 4.0)),
             ),
         )
 

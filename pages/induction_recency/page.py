@@ -161,7 +161,8 @@ def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, lo
             )
     lengths = range(MIN_LENGTH, longest + 1)
     length = choose_number(middle, "Random tokens", lengths, "rlength", RANDOM_TOKENS)
-    start = choose_number(last, "Trend from key", range(min(9, length - 4)), "trendfrom", 2)
+    most = RandomAttentionParams.ends("trend_from")[1]
+    start = choose_number(last, "Trend from key", range(min(most + 1, length - 4)), "trendfrom", 2)
     asked = RandomAttentionParams(
         length=length, samples=draws.samples, trend_from=start, **switches
     )

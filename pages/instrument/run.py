@@ -8,7 +8,6 @@ import streamlit as st
 
 from pages.shared.cards.plain import plain
 from pages.shared.jobs import results
-from pages.shared.selection.choices import wanted
 from pages.shared.selection.fit import fitted, fitted_flag, fitted_index
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
@@ -55,7 +54,7 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
     contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
     usual = located.geometry.usual_context
     default = max(length for length in contexts if length <= max(usual, contexts[0]))
-    counts = sorted({*WINDOW_COUNTS, *_stopped_at()})
+    counts = list(WINDOW_COUNTS)
     offered, many, starts, dtypes = offered_corpora(), DEFAULT_TEXTS, True, typing.get_args(Dtype)
     if shown:
         default, many = shown.context, shown.windows
@@ -72,15 +71,16 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
             **off | {"help": off["help"] or CONTEXT_HELP},
             **fitted_index("context", contexts, default),
         )
-        windows = one_of("Windows of text, at most", counts, key="windows", usual=many, **off)
+        ends = None if alone else (1, MAX_RUN)
+        windows = one_of("Windows of text, at most", counts, "windows", many, ends, **off)
         start = st.toggle("Start token first", **off, **fitted_flag("start", starts))
         dtype = st.selectbox("Precision", **off, **fitted_index("dtype", dtypes))
-        ends = st.selectbox("Read until", **off, **fitted_index("until", ENDS))
+        until = st.selectbox("Read until", **off, **fitted_index("until", ENDS))
         about = "kernels leave out these keys, because attention often rests on the first keys"
         label = "Skip first keys (tokens)"
         skips = list(shown.skips) if shown and shown.skips else []
         if skips:
-            skip = one_of(label, skips, key="skip", usual=DEFAULT_SKIP, help=about)
+            skip = one_of(label, skips, "skip", DEFAULT_SKIP, help=about)
         else:
             skip = st.slider(label, help=about, **fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP))
     try:
@@ -92,18 +92,12 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
             windows=windows,
             start_token=start,
             dtype=dtype,
-            until=ENDS[ends],
+            until=ENDS[until],
         )
     except BadRequest as error:
         results.stop(str(error))
     line.caption(plain(_line(run, skip)))
     return run, skip
-
-
-def _stopped_at() -> set[int]:
-    """Return the number of windows that the reader or the address asks for, if it is a number."""
-    asked = [str(each) for each in wanted("windows")]
-    return {int(each) for each in asked if each.isdecimal() and 0 < int(each) <= MAX_RUN}
 
 
 def _line(run: RunSpec, skip: int) -> str:
@@ -122,13 +116,20 @@ def _line(run: RunSpec, skip: int) -> str:
     return ", ".join(parts)
 
 
-def one_of(label: str, numbers: list[int], *, key: str, usual: int, **more: Any) -> int:
+def one_of(
+    label: str,
+    numbers: list[int],
+    key: str,
+    usual: int,
+    ends: tuple[int, int] | None = None,
+    **more: Any,
+) -> int:
     """Draw a slider over some numbers, or a select box for a single one."""
     usual = min(numbers, key=lambda each: abs(each - usual))
     if len(numbers) == 1:
         chosen: int = st.selectbox(label, **more | fitted_index(key, numbers, usual))
         return chosen
-    moved: int = st.select_slider(label, **more | fitted(key, numbers, usual))
+    moved: int = st.select_slider(label, **more | fitted(key, numbers, usual, ends))
     return moved
 
 

@@ -132,14 +132,14 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
     short = left.select_slider(
         "Short wavelengths: up to (tokens)",
         help="a pair with a wavelength of 16 tokens turns once in 16 tokens",
-        **fitted("short", shorts, default),
+        **fitted("short", shorts, default, (1, context)),
     )
     doubled = [context * 2**power for power in range(-3, 7)]
     longs = [each for each in doubled if each >= short]
     long = right.select_slider(
         "Middle wavelengths: up to (tokens)",
         help="by default the context; longer wavelengths turn less than once in it",
-        **fitted("long", longs, context),
+        **fitted("long", longs, context, (short, longs[-1])),
     )
     return {"short": float(short), "long": None if long == context else float(long)}
 

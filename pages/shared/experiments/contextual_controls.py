@@ -32,7 +32,7 @@ def choose_first_windows(place: Any, default: int, most: int) -> int:
     return place.select_slider(
         "First windows",
         help="windows of the corpus, into each of which the token is put",
-        **fitted("firstwindows", offered, min(default, offered[-1])),
+        **fitted("firstwindows", offered, min(default, offered[-1]), (offered[0], most)),
     )
 
 
@@ -40,9 +40,8 @@ def choose_thresholds(longest: int) -> dict[str, float]:
     """Draw the thresholds of the behaviour groups."""
 
     def share(label: str, high: float, name: str, key: str, step: float = 0.05) -> float:
-        return st.slider(
-            label, step=step, **fitted_number(key, (0.0, high), DEFAULT_THRESHOLDS[name])
-        )
+        ends, default = Thresholds.ends(name), DEFAULT_THRESHOLDS[name]
+        return st.slider(label, step=step, **fitted_number(key, ends, default, (0.0, high)))
 
     broad = st.slider(
         "Effective token count from which a kernel is broad",

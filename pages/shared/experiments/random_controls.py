@@ -39,7 +39,7 @@ def choose_draws(selection: Selection, default: int) -> Draws:
     samples = one.select_slider(
         "Random sequences averaged over",
         help="errors fall with the square root of this number",
-        **fitted("samples", SAMPLE_COUNTS, first),
+        **fitted("samples", SAMPLE_COUNTS, first, PairsParams.ends("samples")),
     )
     seed = two.number_input(
         "Seed",

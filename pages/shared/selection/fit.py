@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared.selection.choices import alike, fit, number, widget
+from pages.shared.selection.choices import alike, fit, number, wanted, widget
 from pages.shared.selection.told import among, between
 
 Then = Callable[[], None] | None
@@ -28,15 +28,28 @@ def choose_one(
     return pressed
 
 
-def fitted(key: str, options: Sequence[Any], default: Any) -> dict[str, Any]:
-    """Return what a slider over some numbers takes; in a ``range`` all between its ends."""
-    value = nearest_of(key, options, default)
+def fitted(
+    key: str, options: Sequence[Any], default: Any, ends: tuple[Any, Any] | None = None
+) -> dict[str, Any]:
+    """Return what a slider over some numbers takes; in a ``range`` all between its ends.
+
+    With ``ends``, a number that is asked for and lies between them is on offer too.
+    """
     if isinstance(options, range):
-        ends = options[0], options[-1]
-        return {"value": value, "min_value": ends[0], "max_value": ends[1]} | widget(
-            key, value, ends
+        first, last = options[0], options[-1]
+        value = nearest_of(key, options, default)
+        return {"value": value, "min_value": first, "max_value": last} | widget(
+            key, value, (first, last)
         )
-    return {"value": value, "options": list(options)} | widget(key, value, list(options))
+    offered = sorted({*options, *_asked(key, ends, default)}) if ends else list(options)
+    value = nearest_of(key, offered, default)
+    return {"value": value, "options": offered} | widget(key, value, offered)
+
+
+def _asked(key: str, ends: tuple[Any, Any], default: Any) -> list[Any]:
+    """Return what is asked for of a number, if it lies between two ends."""
+    found = [number(str(each)) for each in wanted(key)]
+    return [type(default)(each) for each in found if ends[0] <= each <= ends[1]]
 
 
 def nearest_of(key: str, options: Sequence[Any], default: Any, moved: str = "") -> Any:
@@ -55,8 +68,16 @@ def nearest_of(key: str, options: Sequence[Any], default: Any, moved: str = "") 
     return fit(key, default, _number, nearest, told, moved)
 
 
-def fitted_number(key: str, ends: tuple[Any, Any], default: Any) -> dict[str, Any]:
-    """Return what a slider or field for a number between two ends takes."""
+def fitted_number(
+    key: str, ends: tuple[Any, Any], default: Any, shown: tuple[Any, Any] | None = None
+) -> dict[str, Any]:
+    """Return what a slider or field for a number between two ends takes.
+
+    A slider has the ends ``shown``, beyond which it goes only as far as is asked for.
+    """
+    if shown:
+        within = *shown, *_asked(key, ends, default)
+        ends = min(within), max(within)
 
     def nearest(value: float) -> Any:
         inside = min(max(value, ends[0]), ends[1])
