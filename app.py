@@ -26,13 +26,13 @@ from pages.shared.cards.embed import (
 )
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.cards.rest import note_far
+from pages.shared.choices.choices import open_choices, open_page, waits, write_address
+from pages.shared.choices.told import tell
 from pages.shared.jobs.jobs import draw_forming
 from pages.shared.jobs.results import PageStopped, engine, say_notice
 from pages.shared.look.fold import fold
 from pages.shared.run import begin
-from pages.shared.selection.choices import open_choices, open_page, waits, write_address
 from pages.shared.selection.pins import keep_pins
-from pages.shared.selection.told import tell
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.common.errors import BadRequest, InvalidField
 from poskernel_core.common.settings import settings

@@ -9,11 +9,11 @@ import streamlit as st
 from pages.compare import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.plain import capital, plain, say_error
+from pages.shared.choices.fit import fitted_index
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.grid.measures import MEASURES, Measure
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
-from pages.shared.selection.fit import fitted_index
 from pages.shared.selection.pins import add_pins, pin_of, with_model
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.comparison.figures import depth_figure

@@ -11,9 +11,9 @@ from pages.compare import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say
+from pages.shared.choices.fit import fitted_list
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
-from pages.shared.selection.fit import fitted_list
 from pages.shared.selection.head_link import pin_link
 from pages.shared.selection.pins import (
     PinnedHead,

@@ -9,6 +9,7 @@ from pages.contextual import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import draw_duplicates, draw_variation
+from pages.shared.choices.fit import fitted_number
 from pages.shared.experiments.contextual_controls import (
     choose_first_windows,
     choose_texts,
@@ -16,7 +17,6 @@ from pages.shared.experiments.contextual_controls import (
     choose_token,
 )
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted_number
 from pages.shared.selection.head_choice import offer_head
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place

@@ -11,9 +11,9 @@ from pages.contextual_neurons import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import say
+from pages.shared.choices.choices import chosen
+from pages.shared.choices.fit import choose_one, fitted_text
 from pages.shared.jobs import results
-from pages.shared.selection.choices import chosen
-from pages.shared.selection.fit import choose_one, fitted_text
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import number_columns
 from poskernel_core.analyses.bag.claims import LOW

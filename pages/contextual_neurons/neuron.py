@@ -11,8 +11,8 @@ from pages.contextual_neurons import captions as words
 from pages.contextual_neurons.neuron_list import select_neuron
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
+from pages.shared.choices.fit import choose_one, fitted, fitted_flag, fitted_number
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted, fitted_flag, fitted_number
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_text
 from pages.shared.tables.tables import choice_table, number_columns

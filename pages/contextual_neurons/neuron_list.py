@@ -10,9 +10,9 @@ import streamlit as st
 from pages.contextual_neurons import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
+from pages.shared.choices.choices import choose
+from pages.shared.choices.fit import fitted, fitted_index, fitted_text
 from pages.shared.jobs import results
-from pages.shared.selection.choices import choose
-from pages.shared.selection.fit import fitted, fitted_index, fitted_text
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import choice_table, number_columns
 from pages.shared.tables.word_lists import joined

@@ -8,9 +8,9 @@ from pages.contextual_neurons.bag import draw_bag, draw_embedding, say_how_well
 from pages.contextual_neurons.neuron import KernelChoice, draw_latents, draw_neuron, draw_trace
 from pages.contextual_neurons.neuron_list import choose_neuron, draw_neurons, draw_search
 from pages.shared.cards.rest import rest
+from pages.shared.choices.fit import choose_one, fitted_list, fitted_number
 from pages.shared.experiments.contextual_controls import choose_first_windows, choose_token
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted_list, fitted_number
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection

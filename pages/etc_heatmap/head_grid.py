@@ -8,9 +8,9 @@ import numpy as np
 import streamlit as st
 
 from pages.shared.cards.one_head import first_keys
+from pages.shared.choices.fit import fitted_number
 from pages.shared.grid.measure_grid import KNOWN, Extras, draw_heads, head_texts
 from pages.shared.grid.measures import Measure
-from pages.shared.selection.fit import fitted_number
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.claims import ATTENTION
 from poskernel_core.analyses.kernels.etc import EtcParams, stands

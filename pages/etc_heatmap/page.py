@@ -14,12 +14,12 @@ from pages.shared.cards.embed import asks_for, in_place_of
 from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.one_head import draw_kernel
 from pages.shared.cards.plain import capital
+from pages.shared.choices.choices import choose
+from pages.shared.choices.fit import fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import compute_button, is_wanted, want
 from pages.shared.look.fold import fold
-from pages.shared.selection.choices import choose
-from pages.shared.selection.fit import fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.selection.head_choice import strongest
 from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place

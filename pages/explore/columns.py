@@ -9,8 +9,8 @@ import streamlit as st
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import explained
 from pages.shared.cards.plain import capital, plain
+from pages.shared.choices.fit import fitted_index
 from pages.shared.grid.measures import MEASURES
-from pages.shared.selection.fit import fitted_index
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.head_scatter import Column
 

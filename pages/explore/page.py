@@ -22,10 +22,10 @@ from pages.explore.columns import our_columns
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import capital, plain, say_error
+from pages.shared.choices.choices import choose, chosen
+from pages.shared.choices.fit import choose_one, fitted_flag, fitted_text
 from pages.shared.jobs import results
 from pages.shared.look.component import room
-from pages.shared.selection.choices import choose, chosen
-from pages.shared.selection.fit import choose_one, fitted_flag, fitted_text
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.pins import HELP, add_pins, compare_link, pin_of
 from pages.shared.selection.place import Place

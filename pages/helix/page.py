@@ -11,9 +11,9 @@ from pages.shared.cards.card import card
 from pages.shared.cards.explained import explained
 from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.rest import rest
+from pages.shared.choices.choices import choose
+from pages.shared.choices.fit import choose_one, fitted, fitted_index, fitted_number, fitted_span
 from pages.shared.jobs import results
-from pages.shared.selection.choices import choose
-from pages.shared.selection.fit import choose_one, fitted, fitted_index, fitted_number, fitted_span
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection

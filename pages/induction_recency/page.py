@@ -12,6 +12,8 @@ from jinja2 import Template
 from pages.induction_recency import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.rest import rest
+from pages.shared.choices.choices import choose
+from pages.shared.choices.fit import fitted, fitted_flag, fitted_index
 from pages.shared.experiments.random_controls import (
     Draws,
     choose_draws,
@@ -22,8 +24,6 @@ from pages.shared.experiments.random_controls import (
 )
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.jobs import results
-from pages.shared.selection.choices import choose
-from pages.shared.selection.fit import fitted, fitted_flag, fitted_index
 from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place

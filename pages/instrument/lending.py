@@ -12,8 +12,8 @@ from typing import Final
 import streamlit as st
 
 from pages.shared.cards.plain import plain, say
+from pages.shared.choices.choices import choose, wanted
 from pages.shared.jobs import results
-from pages.shared.selection.choices import choose, wanted
 from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.models import catalog

@@ -7,8 +7,8 @@ import streamlit as st
 from pages.instrument.lending import lent_on, model_wanted
 from pages.instrument.run import RESULTS_ALONE
 from pages.shared.cards.plain import plain
+from pages.shared.choices.fit import fitted_index, fitted_text
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted_index, fitted_text
 from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted

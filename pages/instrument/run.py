@@ -7,8 +7,8 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.shared.cards.plain import plain
+from pages.shared.choices.fit import fitted, fitted_flag, fitted_index
 from pages.shared.jobs import results
-from pages.shared.selection.fit import fitted, fitted_flag, fitted_index
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import (

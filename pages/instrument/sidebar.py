@@ -15,17 +15,17 @@ from pages.instrument.model import choose_model
 from pages.instrument.parts import draw_find, draw_grid, draw_position, draw_state, draw_told
 from pages.instrument.run import choose_run
 from pages.shared.cards.rest import note_far
+from pages.shared.choices.choices import choose as choose_value
+from pages.shared.choices.choices import chosen, fit
+from pages.shared.choices.fit import fitted_index, list_of, nearest_of
+from pages.shared.choices.told import among
 from pages.shared.grid.measure_grid import all_heads
 from pages.shared.grid.measures import MEASURES, chosen_measure
 from pages.shared.jobs import results
-from pages.shared.selection.choices import choose as choose_value
-from pages.shared.selection.choices import chosen, fit
-from pages.shared.selection.fit import fitted_index, list_of, nearest_of
 from pages.shared.selection.functions import functions_of
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
 from pages.shared.selection.selection import Selection
-from pages.shared.selection.told import among
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.errors import PosKernelError

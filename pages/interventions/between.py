@@ -12,9 +12,9 @@ from pages.interventions.controls import MAX_CHARACTERS, choose_preset
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.metric import draw_metrics
+from pages.shared.choices.fit import choose_one, fitted_text
 from pages.shared.grid.measure_grid import Extras, draw_heads
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted_text
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.interventions.presets import Preset
 from poskernel_core.analyses.patching.figures import (

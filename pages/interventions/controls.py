@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.shared.selection.choices import choose, chosen, drawn, wanted
-from pages.shared.selection.fit import (
+from pages.shared.choices.choices import choose, chosen, drawn, wanted
+from pages.shared.choices.fit import (
     choose_one,
     fitted_index,
     fitted_list,

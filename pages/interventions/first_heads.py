@@ -5,10 +5,10 @@ from typing import Final
 import numpy as np
 import streamlit as st
 
+from pages.shared.choices.choices import choose
 from pages.shared.grid.measures import MEASURES
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.look.fold import fold
-from pages.shared.selection.choices import choose
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.heads import head_name

@@ -10,8 +10,8 @@ from pages.interventions.first_heads import offer_first_heads
 from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import plain, say_error
+from pages.shared.choices.fit import fitted_index, fitted_text
 from pages.shared.jobs.pressed import fetch_when_asked
-from pages.shared.selection.fit import fitted_index, fitted_text
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.ablation.figures import ablated_figure, induction_change_figure
 from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams

@@ -12,9 +12,9 @@ from pages.interventions.many_texts import draw_many_texts
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import all_of, chart, charts
 from pages.shared.cards.metric import draw_metrics
+from pages.shared.choices.fit import choose_one, fitted_flag
 from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted_flag
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection

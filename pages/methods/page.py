@@ -8,9 +8,9 @@ import streamlit as st
 
 from pages.shared.cards.explained import sections
 from pages.shared.cards.plain import plain, say
+from pages.shared.choices.fit import choose_one, fitted_flag, fitted_index
 from pages.shared.jobs import results
 from pages.shared.jobs.jobs import follow
-from pages.shared.selection.fit import choose_one, fitted_flag, fitted_index
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.definitions import Method, methods

@@ -21,8 +21,8 @@ from pages.over_training.sections import (
     draw_two_shares,
 )
 from pages.shared.cards.plain import say_error
+from pages.shared.choices.fit import fitted_index
 from pages.shared.grid.measures import MEASURES
-from pages.shared.selection.fit import fitted_index
 from pages.shared.selection.head_choice import offer_head
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection

@@ -8,9 +8,9 @@ import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say, say_error
+from pages.shared.choices.fit import choose_one, fitted_flag, fitted_index
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, want
-from pages.shared.selection.fit import choose_one, fitted_flag, fitted_index
 from pages.shared.selection.pins import with_model
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS

@@ -10,9 +10,9 @@ from pages.over_training.run import Chosen
 from pages.shared.cards.card import card
 from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.plain import capital
+from pages.shared.choices.fit import fitted, fitted_list
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.look.fold import fold
-from pages.shared.selection.fit import fitted, fitted_list
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table

@@ -14,20 +14,20 @@ from pages.own_text import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import say, say_error
-from pages.shared.experiments.conversations import draw_conversation, reads_turns
-from pages.shared.grid.measure_grid import draw_heads
-from pages.shared.jobs import results
-from pages.shared.jobs.pressed import NOTHING_NEW
-from pages.shared.jobs.results import engine
-from pages.shared.look.component import of_matrix, room
-from pages.shared.selection.choices import choose, spell, waits, wanted
-from pages.shared.selection.fit import (
+from pages.shared.choices.choices import choose, spell, waits, wanted
+from pages.shared.choices.fit import (
     choose_one,
     fitted,
     fitted_flag,
     fitted_index,
     fitted_text,
 )
+from pages.shared.experiments.conversations import draw_conversation, reads_turns
+from pages.shared.grid.measure_grid import draw_heads
+from pages.shared.jobs import results
+from pages.shared.jobs.pressed import NOTHING_NEW
+from pages.shared.jobs.results import engine
+from pages.shared.look.component import of_matrix, room
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations

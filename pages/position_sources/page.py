@@ -10,8 +10,8 @@ import streamlit as st
 from pages.shared.cards.card import card
 from pages.shared.cards.explained import explained
 from pages.shared.cards.figure import chart
+from pages.shared.choices.fit import fitted, fitted_flag
 from pages.shared.jobs.pressed import fetch_when_asked
-from pages.shared.selection.fit import fitted, fitted_flag
 from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head

@@ -10,6 +10,7 @@ from pages.position_vs_token import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import all_of, chart, charts
 from pages.shared.cards.metric import draw_metrics
+from pages.shared.choices.fit import choose_one, fitted
 from pages.shared.experiments.random_controls import (
     Draws,
     choose_draws,
@@ -17,7 +18,6 @@ from pages.shared.experiments.random_controls import (
     enough_context,
 )
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted
 from pages.shared.selection.head_choice import offer_strongest, strongest
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head

@@ -12,8 +12,8 @@ from pages.shared.cards.card import card
 from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.one_head import draw_profile
 from pages.shared.cards.rest import rest
+from pages.shared.choices.fit import choose_one, fitted, fitted_flag
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted, fitted_flag
 from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head

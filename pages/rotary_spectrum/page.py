@@ -8,9 +8,9 @@ import streamlit as st
 from pages.rotary_spectrum import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import all_of, charts
+from pages.shared.choices.fit import choose_one, fitted, fitted_flag, fitted_index
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.jobs import results
-from pages.shared.selection.fit import choose_one, fitted, fitted_flag, fitted_index
 from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection

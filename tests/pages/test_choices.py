@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
-from pages.shared.selection import choices
+from pages.shared.choices import choices
 from tests.support.bound import bound, chosen
 from tests.support.quick_choices import run
 
@@ -21,8 +21,8 @@ def page() -> None:
     """A page with a widget of every kind; the numbers that are offered follow ``most``."""
     import streamlit as st
 
-    from pages.shared.selection import fit
-    from pages.shared.selection.choices import choose, open_choices, open_page, write_address
+    from pages.shared.choices.choices import choose, open_choices, open_page, write_address
+    from pages.shared.choices import fit
 
     open_choices("page")
     most = st.sidebar.number_input("most", **fit.fitted_number("most", (3, 50), 20))

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pages import FIRST, NAMES
+from pages.shared.choices.choices import waits
 from pages.shared.jobs import results
-from pages.shared.selection.choices import waits
 from tests.support import ROOT
 from tests.support.bound import opened_as_linked
 

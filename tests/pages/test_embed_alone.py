@@ -109,8 +109,8 @@ def vanishing() -> None:
     import streamlit as st
 
     from pages.shared.cards import embed
-    from pages.shared.selection.choices import open_choices, open_page, write_address
-    from pages.shared.selection.fit import fitted_number
+    from pages.shared.choices.choices import open_choices, open_page, write_address
+    from pages.shared.choices.fit import fitted_number
 
     open_choices("page")
     open_page()

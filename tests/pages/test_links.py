@@ -2,8 +2,8 @@
 
 import pytest
 
+from pages.shared.choices.choices import waits
 from pages.shared.jobs import results
-from pages.shared.selection.choices import waits
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head
 from tests.support.bound import bound, choose, chosen, opened, opened_as_linked

@@ -15,7 +15,7 @@ KEY, OTHER = "Key token (position)", "Other key (position)"
 SHOWN = """
 from types import SimpleNamespace
 from pages.own_text.page import draw_reasons
-from pages.shared.selection.choices import open_choices
+from pages.shared.choices.choices import open_choices
 
 open_choices("own_text")
 draw_reasons(SimpleNamespace(cell="L1H2", skip=3, run=None), "x", 6)

@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 from streamlit.testing.v1.element_tree import Widget
 
 from pages.shared.cards.card import OPENED
+from pages.shared.choices.choices import KEPT
 from pages.shared.look.fold import UNFOLDED
-from pages.shared.selection.choices import KEPT
 from tests.support.server import ROOT
 from tools.recorded import FIGURE, open_page
 

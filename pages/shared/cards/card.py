@@ -11,9 +11,9 @@ from pages.shared.cards import embed
 from pages.shared.cards.documented import page_on
 from pages.shared.cards.figure import Make, draw_pictures, draw_ready, made, ready
 from pages.shared.cards.plain import plain
+from pages.shared.choices.choices import address
 from pages.shared.look.fold import draw_asking
 from pages.shared.run import Open, current
-from pages.shared.selection.choices import address
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.reading import finding_of
 from poskernel_core.common.result import Result

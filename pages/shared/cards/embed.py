@@ -16,7 +16,7 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pages.shared import run
-from pages.shared.selection.choices import address
+from pages.shared.choices.choices import address
 
 EMBED, PREFIX = "embed", "card:"
 

@@ -11,8 +11,8 @@ import streamlit as st
 from pages.instrument.parts import draw_curve
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
+from pages.shared.choices.choices import chosen
 from pages.shared.jobs import results
-from pages.shared.selection.choices import chosen
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.claims import ATTENTION, passing

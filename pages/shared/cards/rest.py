@@ -12,7 +12,7 @@ import streamlit as st
 
 from pages.instrument.parts import draw_rest
 from pages.shared.cards.embed import embedded
-from pages.shared.selection.choices import waits
+from pages.shared.choices.choices import waits
 
 FAR: Final = "far-from-rest"
 

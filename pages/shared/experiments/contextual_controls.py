@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted, fitted_list, fitted_number, fitted_text
+from pages.shared.choices.fit import fitted, fitted_list, fitted_number, fitted_text
 from pages.shared.selection.source import named_token
 from poskernel_core.analyses.contextual_heads.spec import Thresholds
 from poskernel_core.common.specs import ModelSpec

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted, fitted_flag, fitted_index, fitted_list, fitted_number
+from pages.shared.choices.fit import fitted, fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.induction.spec import PairsParams
 from poskernel_core.analyses.random_tokens.params import SAMPLE_COUNTS, first_samples

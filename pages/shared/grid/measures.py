@@ -7,7 +7,7 @@ import numpy as np
 
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.explained import PICK, explained
-from pages.shared.selection.choices import chosen
+from pages.shared.choices.choices import chosen
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Params, Question

@@ -11,8 +11,8 @@ import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say_error
+from pages.shared.choices.choices import choose, waits
 from pages.shared.run import current
-from pages.shared.selection.choices import choose, waits
 from pages.shared.selection.session import session_id
 from poskernel_core.common.errors import Cancelled
 from poskernel_core.common.rounding import counted

@@ -9,9 +9,9 @@ import streamlit as st
 from cachetools import TTLCache
 
 from pages.shared.cards.plain import say, say_once
+from pages.shared.choices.choices import chosen
 from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
 from pages.shared.run import current
-from pages.shared.selection.choices import chosen
 from pages.shared.selection.session import person, present, session_id
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question

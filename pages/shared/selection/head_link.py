@@ -3,7 +3,7 @@
 from typing import Final
 from urllib.parse import urlencode
 
-from pages.shared.selection.choices import chosen, shared_address
+from pages.shared.choices.choices import chosen, shared_address
 from poskernel_core.analyses.comparison.pins import Pin
 from poskernel_core.models import catalog
 

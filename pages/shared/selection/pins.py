@@ -7,8 +7,8 @@ import streamlit as st
 
 from pages.instrument.run import MAX_RUN, offered_corpora
 from pages.shared.cards.plain import plain
+from pages.shared.choices.choices import choose, chosen, fit
 from pages.shared.jobs import results
-from pages.shared.selection.choices import choose, chosen, fit
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.comparison.pins import (

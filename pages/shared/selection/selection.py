@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pages.shared.selection.choices import choose
+from pages.shared.choices.choices import choose
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted

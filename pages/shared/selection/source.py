@@ -5,7 +5,7 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.shared.cards.plain import plain
-from pages.shared.selection.fit import choose_one, fitted_index, fitted_text
+from pages.shared.choices.fit import choose_one, fitted_index, fitted_text
 from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec
 from poskernel_core.data import texts
 from poskernel_core.models.tokenizers import usual_word

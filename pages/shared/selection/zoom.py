@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from pages.shared.selection.fit import fitted, fitted_index
+from pages.shared.choices.fit import fitted, fitted_index
 
 SIZES = (16, 32, 50, 64)
 DEFAULT = 50

@@ -14,7 +14,7 @@ from typing import Any, Final
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from pages.shared.selection.links import forwarded
+from pages.shared.choices.links import forwarded
 from poskernel_core.common.errors import BadRequest
 
 Address = dict[str, list[str]]

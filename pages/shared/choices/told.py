@@ -3,7 +3,7 @@
 from typing import Any
 
 from pages.shared.cards.plain import plain
-from pages.shared.selection.choices import Told
+from pages.shared.choices.choices import Told
 
 MAX_NAMED = 8
 MAX_LETTERS = 60

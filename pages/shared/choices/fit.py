@@ -11,8 +11,8 @@ from typing import Any
 
 import streamlit as st
 
-from pages.shared.selection.choices import alike, fit, number, wanted, widget
-from pages.shared.selection.told import among, between
+from pages.shared.choices.choices import alike, fit, number, wanted, widget
+from pages.shared.choices.told import among, between
 
 Then = Callable[[], None] | None
 
