@@ -184,11 +184,12 @@ def write_address(*, alone: bool) -> list[Told]:
         session.choices = Choices(choices.values)
     open_page()
     session.told = [told for told in session.told if _stands(session, told)]
-    wanted = address()
-    if session.restored or wanted != _given():
+    wanted, given = address(), _given()
+    if session.restored or wanted != given:
         session.known = [*session.known, wanted][-MAX_KNOWN:]
         session.restored = False
-        st.query_params.from_dict(wanted)
+        kept = {key: wanted[key] for key in given if key in wanted}  # in their order
+        st.query_params.from_dict(kept | wanted)
     return session.told
 
 
