@@ -23,7 +23,7 @@ _ASKS = st.components.v2.component(
         seen.disconnect();
         setTriggerValue("wanted", true);
       }, { rootMargin: "400px", scrollMargin: "400px" });
-      seen.observe(parentElement);
+      seen.observe(parentElement.querySelector("div"));
       return () => seen.disconnect();
     }""",
 )
