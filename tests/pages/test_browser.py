@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.pages.test_pages import NOTE
 from tests.support.visit import (
+    LATER,
     QUERY,
     SKIP,
     cell,
@@ -96,8 +97,9 @@ def test_sliders_and_another_corpus(visit):
 
 
 def back(page: Page) -> None:
-    """One step in the history per click; position and skip stay."""
+    """One step in the history per click, if a second lies between; position and skip stay."""
     for name in ("L1H1", "L2H2"):
+        page.wait_for_timeout(LATER)
         cell(page, name).click()
         expect(head_shown(page)).to_contain_text(f"{name} at n = 400")
         expect(page).to_have_url(re.compile(rf"[?&]head={name}(&|$)"))

@@ -21,8 +21,8 @@ def page() -> None:
     """A page with a widget of every kind; the numbers that are offered follow ``most``."""
     import streamlit as st
 
-    from pages.shared.choices.choices import choose, open_choices, open_page, write_address
     from pages.shared.choices import fit
+    from pages.shared.choices.choices import choose, open_choices, open_page, write_address
 
     open_choices("page")
     most = st.sidebar.number_input("most", **fit.fitted_number("most", (3, 50), 20))

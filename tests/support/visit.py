@@ -10,6 +10,7 @@ from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 from playwright.sync_api import TimeoutError as TooSlow
 
 PATIENCE = 180_000  # milliseconds; the machine may be busy with other work
+LATER = 1_100  # milliseconds after which a choice is a new entry of the browser's history
 QUIET = """() => {
   const all = name => [...document.querySelectorAll(`[data-testid=${name}]`)];
   if (all("stApp")[0]?.dataset.testScriptState !== "notRunning") return false;
@@ -101,12 +102,17 @@ def values(page: Page) -> dict[str, str | None]:
     side = page.get_by_test_id("stSidebar")
     chosen = side.locator("[role=gridcell][aria-selected=true]")
     return {
-        "Model": side.locator(".st-key-model input").input_value(),
-        "Corpus": side.locator(".st-key-corpus input").input_value(),
+        "Model": field(side, "model").locator("input").input_value(),
+        "Corpus": field(side, "corpus").locator("input").input_value(),
         "Head": chosen.get_attribute("data-name"),
         "query": side.locator(".position input").get_attribute("aria-valuetext"),
-        "skip": side.locator(".st-key-skip").get_by_role("slider").get_attribute("aria-valuetext"),
+        "skip": field(side, "skip").get_by_role("slider").get_attribute("aria-valuetext"),
     }
+
+
+def field(place: Page | Locator, key: str) -> Locator:
+    """The widget of a choice, however often the server has set it."""
+    return place.locator(f".st-key-{key}, [class*='st-key-{key}-']").first
 
 
 def unfold_run(page: Page) -> None:
@@ -114,7 +120,7 @@ def unfold_run(page: Page) -> None:
     fold = page.locator(".st-key-run details")
     if fold.get_attribute("open") is None:
         fold.locator("summary").click()
-    expect(page.locator(".st-key-corpus input")).to_be_visible()
+    expect(field(page, "corpus").locator("input")).to_be_visible()
 
 
 def go(page: Page, title: str) -> None:
