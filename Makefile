@@ -116,9 +116,9 @@ measure: venv-dev browser  ## Measure waiting times: one user in a browser, then
 	$(BIN)/python -m bench.pages
 	$(BIN)/python -m bench.readers $(BENCH_ARGS)
 
-soak: venv-dev  ## Run the long tests: kills, damage, two replicas (about 40 minutes)
+soak: venv-dev browser  ## Run the long tests: kills, damage, two replicas, quick choices (over an hour)
 	$(BIN)/python -m pytest -n 0 -s --durations=0 -W default $(SOAK_ARGS) \
-	  tests/soak/kills.py tests/soak/damaged.py tests/soak/replicas.py
+	  tests/soak/kills.py tests/soak/damaged.py tests/soak/replicas.py tests/soak/choices.py
 
 shipped: venv-dev  ## Compute the shipped results that are missing
 	$(BIN)/python tools/ship_results.py
