@@ -1,4 +1,4 @@
-"""Random quick choices on a busy machine, a third of them while a pass is in progress: none is lost.
+"""Random quick choices on a busy machine, some while a pass is in progress: none is lost.
 
 ``SOAK_SEQUENCES`` and ``SOAK_SEED`` choose others; a failure prints its seed and its sequence.
 """
