@@ -33,7 +33,9 @@ def draw_models(selection: Selection) -> None:
     own = selection.run.model.name
     left, right = st.columns(2)
     names = [NONE, *(each.name for each in catalog.entries() if each.name != own)]
-    name = left.selectbox("Second model", **fitted_index("second", names, NONE))
+    name = left.selectbox(
+        "Second model", format_func=catalog.title_here, **fitted_index("second", names, NONE)
+    )
     if name in (None, NONE):
         st.caption("Choose a second model. Both models are then drawn by the same measure.")
         return

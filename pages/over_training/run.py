@@ -165,7 +165,11 @@ def choose_other(chosen: Chosen) -> Chosen | None:
     names = [each.name for each in catalog.entries() if each.name != own and _has_run(each.name)]
     if not names:
         return None
-    name = st.selectbox("Beside it", **fitted_index("alongside", [NONE, *names], NONE))
+    name = st.selectbox(
+        "Beside it",
+        format_func=catalog.title_here,
+        **fitted_index("alongside", [NONE, *names], NONE),
+    )
     try:
         training = None if name in (None, NONE) else results.training(name)
         if training is None:
