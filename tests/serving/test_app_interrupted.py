@@ -46,8 +46,8 @@ def cut_short(monkeypatch: pytest.MonkeyPatch, name: str, key: str, value: list[
         whole(self, message)
         element = message.delta.new_element
         kind = element.WhichOneof("type") if message.HasField("delta") else None
-        drawn = getattr(getattr(element, kind or "", None), "query_param_key", "")
-        if drawn == key and not cuts:
+        drawn = getattr(getattr(element, kind or "", None), "id", "")
+        if drawn.endswith(f"-{key}") and not cuts:
             cuts.append(key)
             sent = unaware(widgets[key])
             raise RerunException(RerunData(self.query_string, sent, self.page_script_hash))

@@ -28,7 +28,7 @@ MODELS = ("demo-gpt2", "demo-attn-2l")
 WRITERS = ("preset", "pair", "mode", "part", "change")
 """Controls that draw other controls, or write into them."""
 PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)
-QUIET, PATIENCE = 1.2, 60.0  # seconds
+QUIET, PATIENCE = 0.8, 60.0  # seconds
 LATER = 1.1  # seconds after which a choice is a new entry of the history
 
 STATE = r"""() => {
@@ -260,7 +260,7 @@ async def work(tab: Tab, numbers: list[int], seed: int, passes: bool, report: li
             print(report[-1], flush=True)
 
 
-async def run(url: str, count: int, seed: int, tabs: int = 3, passes: bool = False) -> list[str]:
+async def run(url: str, count: int, seed: int, tabs: int = 4, passes: bool = False) -> list[str]:
     """Make so many sequences; return what was lost, a line for each."""
     report: list[str] = []
     numbers = [*range(count)]
