@@ -14,7 +14,7 @@ from pages.shared.choices import choices
 from tests.support.bound import bound, chosen
 from tests.support.quick_choices import run
 
-SEED, SEQUENCES = 59, 30
+SEED, SEQUENCES = 59, 18
 
 
 def page() -> None:

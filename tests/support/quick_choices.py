@@ -3,8 +3,8 @@
 ``python -m tests.support.quick_choices URL SEQUENCES SEED [TABS] [--passes]`` opens pages of a
 server and makes in each sequence some choices with pauses of 0 to 0.4 s: heads and positions in the
 sidebar, models, and whatever the page itself has to choose from. Once the page is still, every
-choice must be shown and be in the address. A quarter of the sequences makes one choice and goes
-Back: all is as before. Another quarter loads the address again: all is as it was. ``--passes`` has
+choice must be shown and be in the address. A third of the sequences makes one choice and goes
+Back: all is as before. Another third loads the address again: all is as it was. ``--passes`` has
 a third of them made while a pass is in progress. What was lost is printed, with its sequence.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from playwright.async_api import Error, Page, async_playwright
+from playwright.async_api import Error, Locator, Page, async_playwright
 from playwright.async_api import TimeoutError as TooSlow
 
 from pages import FIRST, NAMES
@@ -27,8 +27,11 @@ HEADS = [f"L{layer}H{head}" for layer in (0, 1) for head in range(1, 7)]
 MODELS = ("demo-gpt2", "demo-attn-2l")
 WRITERS = ("preset", "pair", "mode", "part", "change")
 """Controls that draw other controls, or write into them."""
+KINDS = ("quick", "back", "again")
+"""What is done in turn after a page was opened."""
 PAUSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4)
 QUIET, PATIENCE = 0.8, 60.0  # seconds
+BRIEF = 2_000  # milliseconds
 LATER = 1.1  # seconds after which a choice is a new entry of the history
 
 STATE = r"""() => {
@@ -54,7 +57,7 @@ STATE = r"""() => {
   for (const [kind, value] of Object.entries(held))
     for (const node of document.querySelectorAll(`[data-testid=${kind}]`)) {
       const key = named(node);
-      if (key && !node.closest("[data-stale=true]")) controls[key] = value(node);
+      if (key) controls[key] = value(node);
     }
   const said = /· (L\d+H\d+) of ([\w.-]+) ·/.exec(document.title);
   const words = document.querySelector(".st-key-heads-above summary")?.textContent;
@@ -145,30 +148,35 @@ class Tab:
             return
         holder = self.chance.choice(offered)
         key = holder.removeprefix("st-key-").partition("-")[0]
-        place = self.page.locator(f".{holder}").first
-        if await place.get_by_role("slider").count():
-            way = self.chance.choice(["ArrowLeft", "ArrowRight"])
-            try:
-                await place.get_by_role("slider").first.press(way, timeout=2000)
-            except TooSlow:  # it has just gone from the page
-                return
-        elif await place.get_by_test_id("stCheckbox").count():
-            await place.locator("label").first.dispatch_event("pointerdown")
-            await place.locator("input").first.dispatch_event("click")
-        else:
-            buttons = place.locator("button:not([disabled])")
-            if not (count := await buttons.count()):
-                return
-            button = buttons.nth(self.chance.randrange(count))
-            await button.dispatch_event("pointerdown")
-            await button.dispatch_event("click")
+        try:
+            await self.use(self.page.locator(f".{holder}").first)
+        except TooSlow:  # it has just gone from the page
+            self.expected.pop(key, None)
+            return
         await asyncio.sleep(0.03)
         shown = (await self.state())["controls"].get(key)
         if key in WRITERS:
-            for other in [each for each in self.expected if each not in ("head", "model", "query")]:
-                del self.expected[other]
-        if shown is not None:
+            kept = ("head", "model", "query")
+            self.expected = {each: self.expected[each] for each in kept if each in self.expected}
+        if shown is None:
+            self.expected.pop(key, None)
+        else:
             self.note(key, shown)
+
+    async def use(self, place: Locator) -> None:
+        """Move a slider by one step, or press a switch or one of the buttons."""
+        if await place.get_by_role("slider").count():
+            way = self.chance.choice(["ArrowLeft", "ArrowRight"])
+            await place.get_by_role("slider").first.press(way, timeout=BRIEF)
+            return
+        node = place.locator("input").first
+        if not await place.get_by_test_id("stCheckbox").count():
+            buttons = place.locator("button:not([disabled])")
+            if not (count := await buttons.count()):
+                return
+            node = buttons.nth(self.chance.randrange(count))
+        await node.dispatch_event("pointerdown", timeout=BRIEF)
+        await node.dispatch_event("click", timeout=BRIEF)
 
     def note(self, key: str, value: str) -> None:
         if key == "head" or not self.other:
@@ -241,30 +249,31 @@ async def sequence(tab: Tab, kind: str) -> list[str]:
     return wrong
 
 
-async def work(tab: Tab, numbers: list[int], seed: int, passes: bool, report: list[str]) -> None:
-    while numbers:
-        number = numbers.pop()
-        tab.chance = random.Random(1000 * seed + number)
-        name = NAMES[number % len(NAMES)]
+async def work(tab: Tab, groups: list[int], seed: int, passes: bool, report: list[str]) -> None:
+    while groups:
+        group = groups.pop()
+        name = NAMES[group % len(NAMES)]
         link: dict[str, object] = {"model": MODELS[0], "head": "L0H1"}
-        if passes and not number % 3:
-            link |= {"context": 128, "start": "false", "windows": 1000 + number}
-        kind = ("quick", "quick", "back", "again")[number // len(NAMES) % 4]
+        if passes and not group % 3:
+            link |= {"context": 128, "start": "false", "windows": 1000 + group}
+        tab.chance = random.Random(1000 * seed + group)
         try:
             await tab.open(name, **link)
-            wrong = await sequence(tab, kind)
+            for kind in KINDS:
+                if wrong := await sequence(tab, kind):
+                    told = f"seed {seed}, group {group} ({kind}) on {name}: {wrong}"
+                    report.append(f"{told} after {tab.done}")
         except Error as error:
-            wrong = [str(error).partition("\n")[0]]
-        if wrong:
-            report.append(f"seed {seed}, {number} ({kind}) on {name}: {wrong} after {tab.done}")
-            print(report[-1], flush=True)
+            report.append(
+                f"seed {seed}, group {group} on {name}: {str(error).partition(chr(10))[0]}"
+            )
 
 
 async def run(url: str, count: int, seed: int, tabs: int = 4, passes: bool = False) -> list[str]:
     """Make so many sequences; return what was lost, a line for each."""
     report: list[str] = []
-    numbers = [*range(count)]
-    random.Random(seed).shuffle(numbers)
+    groups = [*range(-(-count // len(KINDS)))]
+    random.Random(seed).shuffle(groups)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=find_browser(), args=["--no-sandbox", "--disable-gpu"]
@@ -276,7 +285,7 @@ async def run(url: str, count: int, seed: int, tabs: int = 4, passes: bool = Fal
             page.set_default_timeout(PATIENCE * 1000)
             page.on("pageerror", lambda error: report.append(f"in the page: {error}"))
             opened.append(Tab(page, url, random.Random(seed)))
-        await asyncio.gather(*(work(each, numbers, seed, passes, report) for each in opened))
+        await asyncio.gather(*(work(each, groups, seed, passes, report) for each in opened))
         await browser.close()
     return report
 
@@ -285,5 +294,7 @@ if __name__ == "__main__":
     given = [each for each in sys.argv[1:] if each != "--passes"]
     began = time.monotonic()
     lost = asyncio.run(run(given[0], *map(int, given[1:]), passes="--passes" in sys.argv))
-    print(f"{given[1]} sequences, {len(lost)} lost, {time.monotonic() - began:.0f} s")
+    print(
+        *lost, f"{given[1]} sequences, {len(lost)} lost, {time.monotonic() - began:.0f} s", sep="\n"
+    )
     sys.exit(bool(lost))
