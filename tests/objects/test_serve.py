@@ -20,7 +20,7 @@ from poskernel_core.models.attached import LAB
 from poskernel_core.models.curated import BUNDLED_MODELS
 from poskernel_core.server import Dashboard
 from poskernel_core.storage.store import Store
-from tests.support.bound import fine, opened_as_linked, words
+from tests.support.bound import bound, fine, opened_as_linked, words
 
 RUN = {"windows": 10, "context": 37}
 
@@ -93,7 +93,7 @@ def test_another_process_shows_what_is_stored(lab):
     page = fine(opened_as_linked("etc_heatmap", model="mine"))
     assert "lab.show" not in words(page)
     page = fine(opened_as_linked("helix", model="mine"))
-    assert "mine" in str(page.selectbox(key="model").value)
+    assert "mine" in str(bound(page)["model"].value)
     assert "run lab.show('helix', windows=" in words(page)
 
 

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.bound import figure_on, opened, opened_as_linked
+from tests.support.bound import bound, figure_on, opened, opened_as_linked
 from tests.support.visit import (
     console,
     go,
@@ -137,7 +137,7 @@ def test_two_models(computed):
     assert any("**demo-attn-2l** :small[at n =" in unescaped(each) for each in app.markdown)
     before = figure_on(app, "depth")
     assert {"demo-gpt2", "demo-attn-2l"} <= {each.name for each in before.data}
-    app.selectbox(key="compared").select("distance to observed attention").run()
+    bound(app)["compared"].select("distance to observed attention").run()
     assert str(before) != str(figure_on(app, "depth"))
 
 

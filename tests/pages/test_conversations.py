@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.bound import figure_on, fine, opened_as_linked, press, words
+from tests.support.bound import bound, figure_on, fine, opened_as_linked, press, words
 
 TITLE = "Attention in conversations"
 TEXT = "user: the house of the king\nassistant: the king is in the house"
@@ -19,7 +19,7 @@ def test_a_text_is_read_as_turns(computed, talking):
     asked = {"model": talking, "text": TEXT, **SIZES}
     plain = fine(opened_as_linked("own_text", **asked))
     assert TITLE not in words(plain)
-    app = fine(plain.toggle(key="turns").set_value(True).run())
+    app = fine(bound(plain)["turns"].set_value(True).run())
     assert "In conversations L1H0 gives" in words(app)
     bars = figure_on(app, "conversation").data
     assert ["to template", "to user", "to assistant", "to first of a turn", "to first key"] == [

@@ -12,7 +12,7 @@ from pages import NAMES
 from pages.shared.cards.embed import frame_code
 from pages.shared.jobs import results
 from poskernel_core.engine.engine import Engine
-from tests.support.bound import opened, opened_as_linked, walk, words
+from tests.support.bound import bound, opened, opened_as_linked, walk, words
 from tests.support.server import PATIENCE
 
 QUICK = ("head", "helix", "position_sources")
@@ -129,7 +129,7 @@ def test_the_link_keeps_what_was_drawn_while_the_card_was_computed():
     for _ in range(3):
         app.run()
         assert {"x": ["5"], "y": ["6"], "z": ["7"]} == asked_of(app)
-    app.slider(key="y").set_value(0).run()
+    bound(app)["y"].set_value(0).run()
     assert {"x": ["5"], "z": ["7"]} == asked_of(app)
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.bound import opened
+from tests.support.bound import bound, opened
 from tests.support.visit import (
     choose,
     complains,
@@ -174,7 +174,7 @@ def test_names_of_heads(shipped_only):
     many = " ".join(f"L{layer}H{head}" for layer in range(3) for head in range(3))
     for typed, count in (("", 2), ("L0H1 L3H2 L1H0", 3), (many, 9), ("L0H1 L9H9", 1)):
         if typed:
-            app.text_input(key="heads").set_value(typed).run()
+            bound(app)["heads"].set_value(typed).run()
         assert count == len(app.dataframe[0].value)
         (pin,) = (each for each in app.button if each.label == "Pin these heads")
         assert (count > 8) == pin.disabled

@@ -197,10 +197,10 @@ def test_heads_to_silence_by_a_measure(computed):
     app = opened(PAGE, context=CONTEXT, windows="20", unfolded="first-heads")
     choose_measure(app, "attention sink")
     app.number_input(key="first-count").set_value(3).run()
-    taken = fine(press(app, "take-heads")).text_input(key="manyheads").value
+    taken = bound(fine(press(app, "take-heads")))["manyheads"].value
     assert 3 == len(taken.split(", "))
     choose_measure(app, "kind of kernel")
-    kinds = fine(press(app, "take-heads")).text_input(key="manyheads").value
+    kinds = bound(fine(press(app, "take-heads")))["manyheads"].value
     assert kinds not in ("", taken)
 
 
@@ -223,7 +223,7 @@ def test_between_two_prompts(computed):
     pairs = pairs_for("demo-gpt2")
     for pair in (*pairs[1:], pairs[0]):
         bound(app)["pair"].select(pair.name).run()
-        shown = [app.text_area(key=key).value for key in ("clean", "changed")]
+        shown = [bound(app)[key].value for key in ("clean", "changed")]
         assert [pair.prompt, pair.params["changed"]] == shown
         assert pair.about in [each.value for each in app.caption]
         assert ([], 2) == (said(app), len(app.metric))

@@ -58,7 +58,7 @@ def test_from_nothing_to_everything(opened, computed, monkeypatch):
     monkeypatch.setattr(computed, "submit", None)
     again = opened(follow="distance to observed attention", head="L0H0", step="8")
     assert "Distance to observed attention over training" in headings(again)
-    assert 8 == again.select_slider(key="step").value
+    assert 8 == bound(again)["step"].value
     assert CHARTS - 1 == len(figures_on(opened(follow="kind of kernel")))
     # The sidebar's checkpoint plays no part here.
     app = opened(checkpoint="step-8")
@@ -116,10 +116,8 @@ def what_is_there_is_shown_meanwhile(opened, engine, monkeypatch):
     assert f"1 of 3 checkpoints are not computed yet: {gone}." in said(app)[0]
     assert button(app, "Compute them")
     assert CHARTS == len(figures_on(app))
-    assert [0, 64] == [
-        int(re.sub(r"\D", "", each)) for each in app.select_slider(key="step").options
-    ]
-    assert ["L0H1"] == app.multiselect(key="tracked").value
+    assert [0, 64] == [int(re.sub(r"\D", "", each)) for each in bound(app)["step"].options]
+    assert ["L0H1"] == bound(app)["tracked"].value
     titles = " ".join(headings(app))
     assert "Kernel of L1H2 over training" in titles
     assert "Induction and attention to the first token, L1H2" in titles

@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from pages.own_text.page import EXAMPLES, FIELD
+from pages.own_text.page import EXAMPLES, PARAMETER
 from pages.shared.jobs import results
 from poskernel_core.storage.typed import keep_text
-from tests.support.bound import opened, opened_as_linked, words
+from tests.support.bound import bound, opened, opened_as_linked, words
 from tests.support.visit import (
     complains,
     hash_of,
@@ -220,14 +220,14 @@ def test_a_link_with_a_name_and_one_with_a_text(script, fresh_engine):
         if text in EXAMPLES.values():
             next(each for each in app.button if EXAMPLES.get(each.label) == text).click().run()
         else:
-            app.text_area(key=FIELD).set_value(text).run()
+            bound(app)[PARAMETER].set_value(text).run()
         linked = script(text=name), script(text=text)
-        assert {text} == {each.text_area(key=FIELD).value for each in (app, *linked)}
+        assert {text} == {bound(each)[PARAMETER].value for each in (app, *linked)}
         assert {name} == {"".join(each.query_params["text"]) for each in (app, *linked)}
         for each in (app, *linked):
             assert any("hash alone: it opens on this server" in said.value for said in each.caption)
     open_page(app, "contextual")
-    assert LIST == open_page(app, "own_text").text_area(key=FIELD).value
+    assert LIST == bound(open_page(app, "own_text"))[PARAMETER].value
 
 
 def test_examples_of_a_model_without_weights(shipped_only):
@@ -236,11 +236,11 @@ def test_examples_of_a_model_without_weights(shipped_only):
     assert ["row"] == figures_on(app)
     assert ["A list that repeats"] == [each.label for each in app.button if each.label in EXAMPLES]
     app = opened("own_text", model="smollm2-135m", head="L18H6")
-    assert next(iter(EXAMPLES.values())) == app.text_area(key=FIELD).value
+    assert next(iter(EXAMPLES.values())) == bound(app)[PARAMETER].value
     assert [] == figures_on(app)
     assert "of 270 heads the share" in words(app)
     assert any("takes the model's weights" in each.value for each in app.caption)
-    app.text_area(key=FIELD).set_value("a text of mine").run()
+    bound(app)[PARAMETER].set_value("a text of mine").run()
     assert "all heads on the text. This server shows" in app.info[0].value
     assert not app.exception
 
@@ -257,18 +257,18 @@ def test_a_text_of_keys_that_are_skipped(computed):
 def test_a_host_that_forbids_keeping(script, fresh_engine, monkeypatch):
     monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", "0")
     app = script()
-    app.text_area(key=FIELD).set_value("a b c").run()
+    bound(app)[PARAMETER].set_value("a b c").run()
 
     assert "a b c" == app.query_params["text"]
     assert [] == [*fresh_engine.store.keys("typed-")]
-    app.text_area(key=FIELD).set_value("a " * 5000).run()
+    bound(app)[PARAMETER].set_value("a " * 5000).run()
     assert "text" not in app.query_params
     assert any("too long for a link" in each.value for each in app.caption)
 
 
 def test_too_many_characters(script):
     app = script()
-    app.text_area(key=FIELD).set_value("a" * 100_001).run()
+    bound(app)[PARAMETER].set_value("a" * 100_001).run()
 
     assert "at most 100,000 characters, got 100,001" in app.error[0].value.replace("\\", "")
     assert not app.exception

@@ -34,15 +34,15 @@ def test_a_rotary_model(show, rotary):
     assert "| without long ones |" in text
     assert 1 == len([each for each in app.selectbox if each.label == "Colour heads by"])
     for measure in ("dominant wavelength", "weight of short wavelengths", "mean share of keys"):
-        box = app.selectbox(key="rotaryby")
+        box = bound(app)["rotaryby"]
         fine(box.select(measure).run())
     the_bands_are_the_readers(show, app, rotary)
 
 
 def the_bands_are_the_readers(show, app, rotary):
     table = next(each.value for each in app.markdown if "| without long" in each.value)
-    app.select_slider(key="short").set_value(32).run()
-    fine(app.select_slider(key="long").set_value(106).run())
+    bound(app)["short"].set_value(32).run()
+    fine(bound(app)["long"].set_value(106).run())
     other = next(each.value for each in app.markdown if "| without long" in each.value)
     assert table != other
     linked = show(model=rotary, head="L1H2", short="32", long="106", **SMALL)
