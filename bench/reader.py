@@ -16,8 +16,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 from websockets.typing import Subprotocol
 
-HEAD = "Head"  # the sidebar's box, which tells the heads
-CHOICES = "-instrument"  # how the id of the part ends that reports choices
+FIND = "-find"  # how the id of the part ends that tells the heads
+CHOICES = "-instrument"  # of the part that reports choices
 DRAWN = "-drawn"  # and of the part that tells for what the figures have been drawn
 
 
@@ -30,7 +30,7 @@ class Reader:
     """A Streamlit session: open an address, then choose heads.
 
     Attributes:
-        heads: names of the heads in the select box, once the page is open.
+        heads: names of the model's heads, once the page is open.
         texts: headings, texts and error boxes of the last run, and for what it drew the figures.
         buttons: widget ids of the buttons of the last run, by label.
         waits: whether the last run showed a progress bar.
@@ -161,8 +161,8 @@ class Reader:
 
     def _look(self, element: Element) -> None:
         match element.WhichOneof("type"):
-            case "selectbox" if element.selectbox.label == HEAD:
-                self.heads = list(element.selectbox.options)
+            case "bidi_component" if element.bidi_component.id.endswith(FIND):
+                self.heads = json.loads(element.bidi_component.json)["heads"]
             case "bidi_component" if element.bidi_component.id.endswith(CHOICES):
                 self._part = element.bidi_component.id
                 self._chosen = json.loads(element.bidi_component.json)
