@@ -49,7 +49,7 @@ def test_presets(computed):
         assert (preset.prompt, OTHER) == shown
         offered = [each.label for each in app.button if each.key == "look"]
         assert offered == [f"Look at {preset.cell}, the preset's head"] * bool(preset.cell)
-        (change,) = (each.value for each in app.button_group if each.key == "change")
+        change = bound(app)["change"].value
         assert preset.params["change"] == CHANGES[change]
         assert preset.about in [each.value for each in app.caption]
         assert f"{shown[1]} on the prompt" in [each.value for each in app.subheader]
