@@ -75,7 +75,7 @@ def choose(place: Place) -> Selection:
             draw_heads(selection)
         with position:
             draw_position("position", {"queries": queries})
-        with pins, st.container(horizontal=True, vertical_alignment="center", key="pins"):
+        with pins, st.container(horizontal=True, vertical_alignment="center", key="pin-row"):
             pin_button(selection, "pin-head")
             compare_link()
         if site():

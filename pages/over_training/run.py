@@ -58,7 +58,7 @@ class Chosen:
     def choose_axis(self) -> str:
         """Draw the choice of the axis; return it."""
         known = all(each.tokens is not None for each in self.training.checkpoints)
-        return choose_one("Against", [STEPS, TOKENS] if known else [STEPS], "against")
+        return choose_one("Against", [STEPS, TOKENS] if known else [STEPS], "axis")
 
     def missing(self, *asked: Asked[Any]) -> list[str]:
         """Return the checkpoints without a stored result of one of these.

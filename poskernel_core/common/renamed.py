@@ -45,6 +45,12 @@ KEYS = {  # of addresses
     "silenced0": "ablated0", "silencedhow": "ablation", "flatten": "equalise",
     "cause": "comparenorms", "copies": "duplicates", "fewest": "mincount", "beside": "compared",
 }  # fmt: skip
+PAGE_KEYS = {  # of addresses of one page, where two pages meant different things
+    "over_training": {"against": "axis"},
+    "positional_kernels": {"text": "typed"},
+    "previous_token": {"text": "typed"},
+    "contextual_neurons": {"text": "typed"},
+}
 SHOWN: Mapping[str, Mapping[str, str]] = {  # values in addresses, by the current keys
     "ablation": {"output set to zero": "zero ablation",
                  "pattern made uniform": "uniform attention"},

@@ -8,8 +8,10 @@ from playwright.sync_api import Locator, Page, expect
 
 from pages.own_text.page import EXAMPLES, PARAMETER
 from pages.shared.jobs import results
+from poskernel_core.common.renamed import PAGE_KEYS
 from poskernel_core.storage.typed import keep_text
-from tests.support.bound import bound, opened, opened_as_linked, words
+from tests.pages.test_script import FILES
+from tests.support.bound import bound, chosen, opened, opened_as_linked, words
 from tests.support.visit import (
     complains,
     hash_of,
@@ -228,6 +230,30 @@ def test_a_link_with_a_name_and_one_with_a_text(script, fresh_engine):
             assert any("hash alone: it opens on this server" in said.value for said in each.caption)
     open_page(app, "contextual")
     assert LIST == bound(open_page(app, "own_text"))[PARAMETER].value
+
+
+def test_a_text_stays_on_its_page(script):
+    """Another page's typed text is another: its address would hold the name, and not the text."""
+    app = script(model="demo-gpt2", text=TYPED)
+    assert re.fullmatch("[0-9a-f]{32}", "".join(app.query_params["text"]))
+    open_page(app, "positional_kernels")
+    bound(app)["source"].set_value("one text").run()
+    bound(app)["item"].set_value("my own text").run()
+    assert "text" not in app.query_params
+    bound(app)["typed"].set_value("b c d").run()
+    assert "b c d" == "".join(app.query_params["typed"])
+    assert TYPED == bound(open_page(app, "own_text"))[PARAMETER].value
+
+
+def test_an_old_link_with_a_text_of_another_page(script):
+    """On every page whose texts may be typed; on this one the name has stayed."""
+    own = {"source": "one text", "item": "my own text", "text": "b c d"}
+    app = opened_as_linked("positional_kernels", model="demo-gpt2", **own)
+    assert ("b c d", False) == (chosen(app, "typed"), bool(app.warning))
+    typed = re.compile(r"selection\.source import choose_(source|text)\b")
+    pages = {each.parent.name for each in FILES if typed.search(each.read_text("utf-8"))}
+    assert pages == {name for name, keys in PAGE_KEYS.items() if "text" in keys}
+    assert PARAMETER == "text"
 
 
 def test_examples_of_a_model_without_weights(shipped_only):

@@ -24,7 +24,7 @@ from tools.recorded import figures_on, open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
 PAGES = [file for file in FILES if file.name == "page.py"]
-KEY = re.compile(r'(?:key=|(?:fitted\w*)\(\s*)"([a-z0-9]+)"')
+KEY = re.compile(r'(?:key=|fitted\w*\(\s*|PARAMETER: Final = |choose_one\([^)]*?)"([a-z0-9]+)"')
 """A parameter of the address, as widgets name it."""
 MODEL = "demo-attn-2l"
 WAITING = ("compare", "methods", "position_sources")
@@ -169,7 +169,7 @@ def test_a_parameter_of_the_address_means_one_thing():
         folder = file.relative_to(ROOT / "pages").parts[0]
         for key in KEY.findall(file.read_text("utf-8")):
             users.setdefault(key, set()).add(folder)
-    assert {"measure", "skip", "zoom"} <= users.keys()
+    assert {"measure", "skip", "zoom", "text", "against", "axis"} <= users.keys()
     assert {} == {key: pages for key, pages in users.items() if len(pages) > 1}
 
 

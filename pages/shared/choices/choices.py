@@ -126,7 +126,7 @@ def open_choices(page: str) -> bool:
     if first or moved:
         own = session.before.get(page, {}).keys() | session.shared
         kept = {key: value for key, value in session.choices.values.items() if key not in own}
-        asked = {key: tuple(texts) for key, texts in forwarded(given).items()}
+        asked = {key: tuple(texts) for key, texts in forwarded(given, page).items()}
         session.choices = Choices(kept, asked, linked=first)
         session.known, session.restored = [given], not first
     elif given in session.known:

@@ -3,14 +3,15 @@
 import re
 
 from poskernel_core.common.heads import layer_of
-from poskernel_core.common.renamed import KEYS, MODELS, SHOWN
+from poskernel_core.common.renamed import KEYS, MODELS, PAGE_KEYS, SHOWN
 
 
-def forwarded(link: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return a link with renamed parameters, and its head in capitals."""
+def forwarded(link: dict[str, list[str]], page: str) -> dict[str, list[str]]:
+    """Return a link to a page with renamed parameters, and its head in capitals."""
     found: dict[str, list[str]] = {}
+    names = KEYS | PAGE_KEYS.get(page, {})
     for old, values in link.items():
-        key = KEYS.get(old, old)
+        key = names.get(old, old)
         if key != old and key in link:  # the link has the parameter under its new name too
             continue
         found[key] = [SHOWN.get(key, {}).get(value, value) for value in values]

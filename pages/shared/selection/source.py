@@ -66,7 +66,7 @@ def choose_text(use: str = USE) -> dict[str, Any] | None:
         "Your text",
         height=160,
         placeholder="Type or paste a text longer than the query position.",
-        **fitted_text("text", most=MAX_TYPED),
+        **fitted_text("typed", most=MAX_TYPED),
     )
     if not text.strip():
         st.info(f"Type or paste a text: {use}.")
