@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.bound import bound, opened, other_value
-from tests.support.visit import PATIENCE, cell, choose, go, settle, values, visit
+from tests.support.visit import LATER, PATIENCE, cell, choose, go, settle, values, visit
 
 pytestmark = pytest.mark.browser
 
@@ -68,6 +68,7 @@ def test_back_and_forward_lack_nothing(page, still, shipped_only):
         (lambda: choose(page, "Model", "demo-attn-2l"), ["L21H2; shown is L1H2"]),
         (lambda: cell(page, "L0H1").click(), []),
     ):
+        page.wait_for_timeout(LATER)
         act()
         settle(page)
         assert [f"demo-attn-2l has no head {heads} instead." for heads in moved] == notices(page)
