@@ -93,7 +93,14 @@ def test_by_hand(written):
     assert "above 0 | 32 |" in settings
     assert "| `prompts` | Stream measured on |" in written["addresses.md"]
     assert "| `kinds` | Show kinds |" in written["addresses.md"]
+    assert "| `stage` | Changed |" in written["addresses.md"]
     assert "No analysis …: expected one of … names, such as …." in written["errors.md"]
+
+
+def test_every_field_that_a_page_names_is_in_the_addresses(written):
+    for file in (ROOT / "pages").rglob("*.py"):
+        for key in re.findall(r'\bfitted\w*\(\s*"(\w+)"', file.read_text("utf-8")):
+            assert f"\n| `{key}` | " in written["addresses.md"], (file, key)
 
 
 def test_whole(written):

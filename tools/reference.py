@@ -95,7 +95,7 @@ def linked_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
             continue
         keys = node.args[2:3] if ast.unparse(node.func) == "choose_one" else []
         for part in (part for word in node.keywords if not word.arg for part in ast.walk(word)):
-            if isinstance(part, ast.Call) and ast.unparse(part.func) in ("linked", "fitted"):
+            if isinstance(part, ast.Call) and ast.unparse(part.func).startswith("fitted"):
                 keys = part.args[:1]
         for key in keys:
             if isinstance(key, ast.Constant):

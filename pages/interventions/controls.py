@@ -94,8 +94,10 @@ def keep_fitting() -> None:
 
 def choose_stage(place: Any, defaults: dict[str, Any]) -> str:
     """Draw the choice between scores and pattern."""
-    field = fitted_index("stage", CHANGED_STAGES, defaults["stage"])
-    return CHANGED_STAGES[place.selectbox("Changed", **field)]
+    usual = defaults["stage"]
+    return CHANGED_STAGES[
+        place.selectbox("Changed", **fitted_index("stage", CHANGED_STAGES, usual))
+    ]
 
 
 CHANGES: Final[dict[str, str]] = {
@@ -276,8 +278,13 @@ def _blind(_selection: Selection, defaults: dict[str, Any]) -> dict[str, Any]:
     one, two, three = st.columns(3, vertical_alignment="bottom")
     every = one.number_input("Every k-th position, k =", **_number("every", defaults))
     hint = "such as 0-3 or 0,2; empty: the first four"
-    field = fitted_text("layers", defaults["layers"], InterventionParams.ends("layers")[1])
-    layers = two.text_input("In layers", help=hint, placeholder=hint, **field)
+    most = InterventionParams.ends("layers")[1]
+    layers = two.text_input(
+        "In layers",
+        help=hint,
+        placeholder=hint,
+        **fitted_text("layers", defaults["layers"], most),
+    )
     stage = choose_stage(three, defaults)
     return {"change": "blind", "every": every, "layers": layers, "stage": stage}
 

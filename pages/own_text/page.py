@@ -278,13 +278,13 @@ def draw_writes(selection: Selection, text: str, query: int) -> None:
             title = f"{selection.cell} at token {query}: what it writes"
             card("written", partial(writes_figure, wrote), wrote, words.WRITES, title)
         with right:
-            own = fitted_index("word", offered)
-            place = offered.index(st.selectbox("Token raised or lowered", **own))
+            place = offered.index(
+                st.selectbox("Token raised or lowered", **fitted_index("word", offered))
+            )
             shown, title = wrote.only("by_key"), "The keys that it comes from"
             card("by-key", partial(by_key_figure, wrote, place), shown, words.BY_KEY, title)
     told = "one token, often with a leading space; empty: the one that follows, or the likeliest"
-    label, own = "Token whose logit is split", fitted_text("logit", most=64)
-    token = st.text_input(label, help=told, **own)
+    token = st.text_input("Token whose logit is split", help=told, **fitted_text("logit", most=64))
     whole = LogitContributionsParams(text=text, query=query, token=token or None)
     found = results.fetch(LogitContributions, selection.run, whole)
     if found is not None:

@@ -75,7 +75,8 @@ def head(whole):
 
 def read(text: str) -> pd.DataFrame:
     """Before pandas 3, numbers are read with errors unless the exact way is named."""
-    return pd.read_csv(io.StringIO(text), comment="#", float_precision="round_trip")
+    exact = {} if pd.__version__ >= "3" else {"float_precision": "round_trip"}
+    return pd.read_csv(io.StringIO(text), comment="#", **exact)
 
 
 def scalars(text: str) -> dict[str, str]:

@@ -3,16 +3,19 @@
 import asyncio
 import dataclasses
 import os
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from playwright.sync_api import expect
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
 from pages.shared.choices import choices
 from tests.support.bound import bound, chosen
 from tests.support.quick_choices import run
+from tests.support.visit import side_cell, visit
 
 SEED, SEQUENCES = 59, 18
 
@@ -29,6 +32,8 @@ def page() -> None:
     open_page()
     st.slider("whole", **fit.fitted("whole", range(2, most + 1), min(7, most)))
     st.select_slider("step", **fit.fitted("step", [1, 3, 10, 30], 3))
+    st.select_slider("wide", **fit.fitted("wide", [1, 3, 10, 30], 3, (1, 99)))
+    st.slider("far", **fit.fitted_number("far", (0, 500), 20, (10, 40)))
     st.number_input("share", **fit.fitted_number("share", (0.0, 2.5), 0.5))
     st.selectbox("word", **fit.fitted_index("word", ["a", "b", "c d"]))
     st.multiselect("many", **fit.fitted_list("many", ["x", "y", "z"], ["x"]))
@@ -41,7 +46,8 @@ def page() -> None:
 
 
 DEFAULTS = {
-    "most": 20, "whole": 7, "step": 3, "share": 0.5, "word": "a", "many": ["x"], "flag": True,
+    "most": 20, "whole": 7, "step": 3, "wide": 3, "far": 20, "share": 0.5, "word": "a", "many": ["x"],
+    "flag": True,
     "text": "usual", "span": (0, 20), "way": "in",
 }  # fmt: skip
 
@@ -72,7 +78,8 @@ def address(app: AppTest) -> dict[str, list[str]]:
 LINKS = st.fixed_dictionaries({}, optional={
     "most": st.integers(3, 50),
     "whole": st.integers(-3, 60) | st.floats(-1, 60) | st.sampled_from(["nan", "inf", "", "x"]),
-    "step": st.integers(-3, 60), "share": st.floats(-1, 4),
+    "step": st.integers(-3, 60), "wide": st.integers(-3, 120), "far": st.integers(-9, 600),
+    "share": st.floats(-1, 4),
     "word": st.sampled_from(["a", "b", "c d", "e", ""]),
     "many": st.lists(st.sampled_from(["x", "y", "z", "w", ""]), max_size=4),
     "flag": st.sampled_from(["true", "False", "1", ""]),
@@ -103,8 +110,20 @@ def test_the_nearest_is_taken_where_values_are_ordered():
         "most": 50, "whole": 50, "step": 30, "share": 0.0, "word": "a", "many": ["z", "x"],
         "flag": True, "text": "a much long", "span": (0, 9), "way": "in",
     }  # fmt: skip
-    assert expected == held(app)
+    assert DEFAULTS | expected == held(app)
     assert {*expected} == {*app.session_state["told"]}
+
+
+def test_what_the_bounds_allow_is_offered_where_it_is_asked_for():
+    """Between the steps of a slider, and beyond its usual ends; no further."""
+    app = opened(wide="22", far="300")
+    assert (22, 300) == (chosen(app, "wide"), chosen(app, "far"))
+    assert ["1", "3", "10", "22", "30"] == bound(app)["wide"].options
+    assert (10, 300) == (bound(app)["far"].min, bound(app)["far"].max)
+    assert [] == app.session_state["told"]
+    app = opened(wide="100", far="501")
+    assert (30, 40) == (chosen(app, "wide"), chosen(app, "far"))
+    assert ["wide", "far"] == app.session_state["told"]
 
 
 def test_a_choice_that_no_longer_fits_moves_and_its_widget_is_another():
@@ -175,6 +194,20 @@ def test_a_late_address_is_no_choice(monkeypatch):
 
 def test_streamlit_still_says_that_the_reader_went_back():
     assert "is_history_navigation" in {each.name for each in dataclasses.fields(ScriptRunContext)}
+
+
+@pytest.mark.browser
+def test_a_choice_is_told_where_drawing_fails(page, still, shipped_only):
+    """The server follows a click that the browser could not draw."""
+    visit(page, f"{still.url}/?model=demo-gpt2&head=L0H1")
+    page.evaluate(
+        """() => {
+          document.documentElement.toggleAttribute = () => { throw new Error("not drawn"); };
+        }"""
+    )
+    side_cell(page, "L1H2").dispatch_event("click")
+    page.evaluate("() => { delete document.documentElement.toggleAttribute; }")
+    expect(page).to_have_title(re.compile("L1H2"), timeout=20_000)
 
 
 @pytest.mark.browser
