@@ -4,9 +4,9 @@ First, what the browser draws itself: from a click, a key or a move of the slide
 in the browser's own clock: at rest, with the processor slowed to a quarter, and beside two busy
 processes. Then, what waits for the server: a change of page (in the browser's clock) and a reload,
 until the first figure is there, and a new server's first page and first deep link, each beside a
-bare Streamlit app with one Plotly chart a page (``bench/bare.py``), also with as many plain
-elements as ours have. Then how far each page moves while it is drawn (layout shift), and the reload
-of a page with the small patterns of 144 heads on a text of 128 tokens.
+bare Streamlit app with one Plotly chart a page (``bench/bare.py``), also with cards and a sidebar
+as ours. Then the messages of a visit of every page, and how far it moves while it is drawn (layout
+shift), and the reload of a page with the small patterns of 144 heads on a text of 128 tokens.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ CURVE = ".curve .point"
 CHART = ".js-plotly-plot .main-svg"
 WIDE, PHONE = 1400, 390
 """Widths of windows, pixels."""
-KERNEL, MAP = 33, 52
-"""Elements that a change to these pages draws, the sidebar's among them."""
+CARDS = 15
+"""Cards of the bare app that stands beside ours."""
 HEADS = ("L10H2", "L20H8", "L7H1", "L29H0", "L14H4", "L2H2", "L18H6", "L25H5")
 WATCH = """() => {
   window.samples = [];
@@ -113,10 +113,10 @@ def main() -> None:
                 tell(what, times)
             for width in (WIDE, PHONE):
                 shifts(browser, server, width)
-        for elements in (2, KERNEL, MAP):
-            with bare(elements) as url:
+        for cards in (0, CARDS):
+            with bare(cards) as url:
                 for what, times in bare_served(browser, url, tries):
-                    tell(f"  bare app, {elements} elements: {what}", times)
+                    tell(f"  bare app, {cards} cards: {what}", times)
         few = max(3, tries // 2)
         tell("cold: landing page to curve", [cold(browser, "/", CURVE) for _ in range(few)])
         address = "/positional_kernels?head=L2H6"
@@ -145,12 +145,12 @@ def fresh() -> Iterator[Server]:
 
 
 @contextmanager
-def bare(elements: int = 2) -> Iterator[str]:
-    """Start the bare app, with so many elements a page."""
+def bare(cards: int = 0) -> Iterator[str]:
+    """Start the bare app, with so many cards a page."""
     port = free_port()
     command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "bench/bare.py")]
     flags = [f"--server.port={port}", "--server.address=127.0.0.1", "--server.headless=true"]
-    flags += ["--", str(elements)]
+    flags += ["--", str(cards)]
     process = subprocess.Popen(command + flags, cwd=ROOT, stdout=subprocess.DEVNULL)
     try:
         yield f"http://127.0.0.1:{port}"
@@ -160,10 +160,19 @@ def bare(elements: int = 2) -> Iterator[str]:
 
 
 @contextmanager
-def opened(browser: Browser, address: str, width: int = WIDE) -> Iterator[Page]:
-    """Open an address in a new browser context, as soon as the server answers."""
+def opened(
+    browser: Browser, address: str, width: int = WIDE, heard: list[int] | None = None
+) -> Iterator[Page]:
+    """Open an address in a new browser context, as soon as the server answers.
+
+    The sizes of the server's messages are added to ``heard``.
+    """
     context = browser.new_context(viewport={"width": width, "height": 900})
     page = context.new_page()
+    if heard is not None:
+        page.on(
+            "websocket", lambda socket: socket.on("framereceived", lambda m: heard.append(len(m)))
+        )
     page.set_default_timeout(PATIENCE)
     while True:
         try:
@@ -288,18 +297,15 @@ def bare_served(browser: Browser, url: str, tries: int) -> Iterator[tuple[str, l
 
 
 def shifts(browser: Browser, server: Server, width: int) -> None:
-    """Print the layout shift of every page that is opened."""
-    found = {}
+    """Print messages and layout shift of every page that is opened."""
     for name in NAMES:
-        address = f"{server.url}/{'' if name == FIRST else name}"
-        with opened(browser, address, width) as page:
+        address, heard = f"{server.url}/{'' if name == FIRST else name}", list[int]()
+        with opened(browser, address, width, heard) as page:
             page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
             page.wait_for_timeout(3000)
-            found[name] = float(page.evaluate(SHIFT))
-    worst = ", ".join(
-        f"{name} {found[name]:.3f}" for name in sorted(found, key=lambda n: -found[n])
-    )
-    print(f"layout shift at {width} pixels: {worst}", flush=True)
+            shift = float(page.evaluate(SHIFT))
+        messages = f"{len(heard):4} messages, {sum(heard) / 1000:4.0f} kB"
+        print(f"{name:24} at {width:4} pixels: {messages}, layout shift {shift:.3f}", flush=True)
 
 
 def cold(browser: Browser, address: str, wanted: str) -> float:

@@ -51,7 +51,8 @@ def open_page(app: AppTest, name: str) -> AppTest:
 
 def figures_on(app: AppTest) -> list[str]:
     parts = [each.proto for each in app.get("bidi_component")]
-    return [each.id.rsplit("-figure-", 1)[-1] for each in parts if each.component_name == FIGURE]
+    names = [each.id.partition("-figure-")[2] for each in parts if each.component_name == FIGURE]
+    return [*filter(None, names)]
 
 
 def visit_all(

@@ -148,8 +148,7 @@ def introduce() -> None:
     steps = (*STEPS[:-1], STEPS[-1] + more)
     folded = st.context.cookies.get("introduction") == "folded"
     with st.expander("New here? What you see, in four steps", not folded, key="introduction"):
-        for place, (column, step) in enumerate(zip(st.columns(len(steps)), steps, strict=True)):
-            column.markdown(f":small[{place + 1}. {step}]")
+        st.markdown("\n".join(f"1. {step}" for step in steps))
 
 
 def offer_small_models() -> None:

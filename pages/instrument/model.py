@@ -27,9 +27,10 @@ def choose_model(place: Place) -> Located:
     free = settings().allow_any_model
     asked = model_wanted()
     options = names if asked in names else [*names, asked]
+    titles = {each: catalog.title_here(each) for each in options}
     name: Any = st.selectbox(
         "Model",
-        format_func=catalog.title_here,
+        format_func=lambda each: titles.get(each) or catalog.title_here(each),
         accept_new_options=free,
         help="or type a hub name, directory or GGUF file"
         if free
@@ -37,10 +38,10 @@ def choose_model(place: Place) -> Located:
         **fitted_index("model", options, names[0], lent=lent_on(place)),
     )
     if name not in names and not free:
-        titles = ", ".join(map(catalog.title_here, names))
+        offered = ", ".join(titles[each] for each in names)
         results.stop(
             f"The link asks for model {name!r}, which is not offered here. Choose one in the "
-            f"sidebar: {titles}. The host of this server can add models with POSKERNEL_MODELS, or "
+            f"sidebar: {offered}. The host of this server can add models with POSKERNEL_MODELS, or "
             "allow all with POSKERNEL_ALLOW_ANY_MODEL=1."
         )
     revision = _checkpoint(name) if catalog.is_local(name) else _revision(name)

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -212,7 +212,7 @@ class Result:
         """What readers call the model; empty without provenance."""
         return str(self.provenance.get("model_title") or self.provenance.get("model", ""))
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of everything that a figure of the result can show."""
         known = hashlib.blake2b(

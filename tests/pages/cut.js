@@ -65,7 +65,7 @@
   for (const plot of document.querySelectorAll(".js-plotly-plot"))
     if (plot.clientWidth && !plot._fullData?.some(holds)) say("empty figure", plot, plot.ariaLabel ?? "");
   for (const card of document.querySelectorAll("[class*=st-key-card-]")) {
-    const inside = [...card.querySelectorAll("*")].filter(each => !each.closest("[class*=st-key-head-], [class*=st-key-finding-]"));
+    const inside = [...card.querySelectorAll("*")].filter(each => !each.closest(".head, .finding"));
     const full = each => each.shadowRoot || (own(each) && each.textContent.trim()) || /^(canvas|table|svg|img)$/i.test(each.tagName);
     if (seen(card) && !inside.some(each => full(each) && each.getBoundingClientRect().height > 10)) say("empty card", card, card.textContent);
   }

@@ -112,12 +112,12 @@ def test_all_that_a_card_draws_is_in_its_downloads(computed, monkeypatch, page, 
             drawn.setdefault(shown.title, []).append(ready.title)
         draw(name, ready, *args, **more)
 
-    def menu(name, figure, shown, words):
+    def head(name, figure, shown, *_rest):
         made = [cards.plain_title(each) for each in cards.made(figure)]
         offered[name] = made, drawn.get(shown.title)
 
     monkeypatch.setattr(cards, "draw_ready", keep)
-    monkeypatch.setattr(card, "_menu", menu)
+    monkeypatch.setattr(card, "_head", head)
     fine(opened(page, **{"context": "64", "windows": "20"} | link))
     several = {name: found for name, found in offered.items() if len(found[1] or ()) > 1}
     assert names == several.keys()

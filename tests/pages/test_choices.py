@@ -46,9 +46,8 @@ def page() -> None:
 
 
 DEFAULTS = {
-    "most": 20, "whole": 7, "step": 3, "wide": 3, "far": 20, "share": 0.5, "word": "a", "many": ["x"],
-    "flag": True,
-    "text": "usual", "span": (0, 20), "way": "in",
+    "most": 20, "whole": 7, "step": 3, "wide": 3, "far": 20, "share": 0.5, "word": "a",
+    "many": ["x"], "flag": True, "text": "usual", "span": (0, 20), "way": "in",
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.visit import settle, side_cell, tool, until, visit
+from tests.support.visit import finding_of, settle, side_cell, tool, until, visit
 from tests.support.visit import still as stand_still
 
 pytestmark = pytest.mark.browser
@@ -149,7 +149,7 @@ def a_figure_that_waits_follows_the_last_choice(page: Page) -> None:
     for head in ("L1H3", "L2H6"):
         page.evaluate(REST_IS_NEXT)
         side_cell(page, head).click()
-        expect(page.locator(".st-key-finding-layer")).to_contain_text(f"layer {head[1]}")
+        expect(finding_of(page, "layer")).to_contain_text(f"layer {head[1]}")
     far.scroll_into_view_if_needed()
     expect(far).not_to_have_attribute("data-due", "")
     assert "L2H6" in first

@@ -15,6 +15,7 @@ from poskernel_core.storage.store import Store
 from tests.support.visit import (
     cell,
     curve,
+    finding_of,
     go,
     head_shown,
     no_trouble,
@@ -111,10 +112,10 @@ def pointing_shows_another_head_and_asks_nobody(page: Page) -> None:
     before = page.evaluate("window.visitor.asked")
     side_cell(page, "L7H1").hover()
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")
-    expect(page.locator(".st-key-finding-kernel")).to_be_hidden()
+    expect(finding_of(page, "kernel")).to_be_hidden()
     page.get_by_role("heading", level=1).hover()
     expect(head_shown(page)).to_have_text("L3H4 at n = 400")
-    expect(page.locator(".st-key-finding-kernel")).to_be_visible()
+    expect(finding_of(page, "kernel")).to_be_visible()
     assert before == page.evaluate("window.visitor.asked")
 
 
@@ -262,7 +263,7 @@ def test_what_kernels_leave_out_is_shown(page, still):
     expect(
         main.get_by_text("0.3 or more of its attention on one of the first 4 keys")
     ).to_be_visible()
-    sentence = page.locator(".st-key-finding-kernel")
+    sentence = finding_of(page, "kernel")
     expect(sentence).to_contain_text("On average the first 4 keys get 1.00 of all its attention.")
     expect(drawing).to_contain_text("1.00 of all attention: the first 4 keys")
     whole, filled = (drawing.locator(f"rect.{each}").bounding_box() for each in ("whole", "parked"))

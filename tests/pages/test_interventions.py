@@ -18,6 +18,7 @@ from tests.support.bound import (
     choose,
     chosen,
     fine,
+    headings,
     opened,
     opened_as_linked,
     press,
@@ -52,7 +53,7 @@ def test_presets(computed):
         change = bound(app)["change"].value
         assert preset.params["change"] == CHANGES[change]
         assert preset.about in [each.value for each in app.caption]
-        assert f"{shown[1]} on the prompt" in [each.value for each in app.subheader]
+        assert f"{shown[1]} on the prompt" in headings(app)
         assert ([], 5) == (said(app), len(app.metric))
 
 

@@ -1,31 +1,42 @@
-"""The menu of a card: the browser opens and closes it, the server fills it once it is open."""
+"""The menu of a card: drawn by the server while it is open, closed at once by the browser."""
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.support.bound import choose, fine, opened, with_menu
-from tests.support.visit import go, settle, tool, visit
+from tests.support.visit import go, menu_of, settle, title_of, tool, visit
 
 
 @pytest.mark.browser
-def test_a_menu_is_filled_once(page, still):
-    """Neither closing it asks for anything, nor opening it again, however soon."""
+def test_a_menu_is_opened_and_closed(page, still):
+    """By its button, a key or a press beside it, however quickly; one is open at a time."""
     visit(page, f"{still.url}/?model=demo-gpt2")
-    menu = page.locator(".st-key-head-etc").get_by_role("button", name="About this figure")
-    with tool(page, "etc", "Formula"):
-        asked = page.evaluate("visitor.asked")
+    menu, body = menu_of(page, "etc"), page.locator("[class*=st-key-menu-]")
+    for close in (menu.click, lambda: page.keyboard.press("Escape"), title_of(page, "etc").click):
+        menu.click()
+        expect(body.get_by_role("tab", name="Formula", exact=True)).to_be_visible()
+        expect(menu).to_have_attribute("aria-expanded", "true")
+        close()
+        expect(body).to_be_hidden()
+        settle(page)
+        expect(body).to_have_count(0)
     for _ in range(3):
         menu.click()
-        expect(page.get_by_role("tab", name="Formula", exact=True)).to_be_visible()
-        page.keyboard.press("Escape")
+        menu.click()
+    menu.click()
     settle(page)
-    assert asked == page.evaluate("visitor.asked")
+    expect(body).to_be_visible()
+    menu_of(page, "kernel").click()
+    settle(page)
+    expect(page.locator(".st-key-menu-etc")).to_be_hidden()
+    expect(page.locator(".st-key-menu-kernel")).to_be_visible()
     go(page, "Helix")
+    expect(body).to_have_count(0)
     with tool(page, "helix", "Formula") as told:
         expect(told.locator(".katex").first).to_be_visible()
 
 
-def test_a_menu_stays_filled_while_the_selection_is_the_same(shipped_only):
+def test_a_menu_stays_open_while_the_selection_is_the_same(shipped_only):
     """While results form, its page is drawn anew; once something else is chosen, it is closed."""
     app = with_menu(opened("etc_heatmap"), "etc")
     assert "Citation" in [each.label for each in fine(app.run()).tabs]

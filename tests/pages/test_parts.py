@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 ROOT = "http://127.0.0.1:1/"
 FIGURE = Path("pages/shared/cards/figure.js").read_text("utf-8")
-HTML = """<div id="part"><div class="figure"></div><div class="head-grid"></div></div>
+HTML = """<div id="part"><div class="room"></div><div class="head-grid"></div></div>
 <div id="other"></div>
 <script type="module">
   import part from "./part.js"
@@ -130,6 +130,20 @@ def test_a_figure_that_fails_is_tried_once_more_and_says_so(page: Page, load, fa
     assert [1, 1] == page.evaluate("drawn")
     page.evaluate(f"call({figure(1)})")  # the next run of the script
     expect(place).to_have_text("drawn")
+
+
+def test_a_head_is_text_and_leads_to_its_anchor(page: Page, load):
+    """Names of models, tokens and typed texts are other people's; it is drawn without a figure."""
+    hostile = "<img src=x onerror='window.hit = 1'> **a** [b](c) $d$"
+    load(FIGURE)
+    page.evaluate("location.hash = 'card'")
+    head = json.dumps({"head": {"name": "card", "title": hostile, "finding": f"Of {hostile}"}})
+    for _ in range(2):
+        page.evaluate(f"call({head})")
+    expect(page.locator("h3#card")).to_have_text(hostile)
+    expect(page.locator(".finding")).to_have_text(f"Of {hostile}")
+    assert not page.locator("#part img, #part a, .figure").count()
+    assert page.evaluate("window.hit === undefined")
 
 
 def state(query: int, run: str = "a") -> str:

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.support import ROOT
-from tests.support.bound import opened_as_linked
+from tests.support.bound import heads_of_cards, opened_as_linked
 
 TEXT = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 HERE = "http://localhost:8501"
@@ -26,6 +26,7 @@ def shown(app):
     """All words of a page, without the marks of Markdown."""
     kinds = (app.title, app.header, app.subheader, app.markdown, app.caption, app.button)
     words = [getattr(each, "label", "") or each.value for kind in kinds for each in kind]
+    words += [text for head in heads_of_cards(app) for text in (head["title"], head["finding"])]
     return " ".join(MARKS.sub("", " ".join(words)).split())
 
 

@@ -60,7 +60,8 @@ def with_menu(app: AppTest, card: str) -> AppTest:
 
 def words(app: AppTest) -> str:
     """What a page says, a line for each text, with its links."""
-    texts = (each.value for each in (*app.markdown, *app.caption, *app.info))
+    texts = [each.value for each in (*app.markdown, *app.caption, *app.info)]
+    texts += (head["finding"] for head in heads_of_cards(app))
     return "\n".join(texts).replace("\\", "")
 
 
@@ -97,12 +98,21 @@ def choose(app: AppTest, key: str, value: Any) -> AppTest:
 
 def figure_on(app: AppTest, name: str) -> go.Figure:
     """A figure of a page that was run."""
-    (found,) = (
-        each.proto.json
-        for each in app.get("bidi_component")
-        if each.proto.component_name == FIGURE and each.proto.id.endswith(f"-figure-{name}")
-    )
-    return go.Figure(json.loads(json.loads(found)["spec"], object_hook=_array))
+    (found,) = (data for key, data in _drawn(app) if key == f"figure-{name}")
+    return go.Figure(json.loads(found["spec"], object_hook=_array))
+
+
+def heads_of_cards(app: AppTest) -> list[dict[str, str]]:
+    """The title, finding and anchor of each card of a page that was run."""
+    return [data["head"] for _, data in _drawn(app) if "head" in data]
+
+
+def _drawn(app: AppTest) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The key and the data of what draws figures and the heads of cards."""
+    for each in app.get("bidi_component"):
+        if each.proto.component_name == FIGURE:
+            kind = re.search(r"-((?:figure|head)-.*)$", each.proto.id)
+            yield kind[1], json.loads(each.proto.json)
 
 
 def _array(found: dict[str, Any]) -> Any:
@@ -114,9 +124,8 @@ def _array(found: dict[str, Any]) -> Any:
 
 
 def headings(app: AppTest) -> list[str]:
-    """The titles of a page's cards, without links."""
-    texts = (each.value.replace("\\", "") for each in app.subheader)
-    return [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text) for text in texts]
+    """The titles of a page's cards."""
+    return [head["title"] for head in heads_of_cards(app)]
 
 
 def named(link: str) -> str:

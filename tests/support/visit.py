@@ -157,11 +157,22 @@ def title_of(page: Page, card: str) -> Locator:
     return page.locator(f".st-key-card-{card} h3")
 
 
+def finding_of(page: Page, card: str) -> Locator:
+    """The sentence below the title of a figure's card."""
+    return page.locator(f".st-key-card-{card} .finding")
+
+
+def menu_of(page: Page, card: str) -> Locator:
+    """The button that opens a card's menu."""
+    head = page.locator(f".st-key-card-{card}")
+    return head.get_by_role("button", name="About this figure", exact=True)
+
+
 @contextmanager
 def tool(page: Page, card: str, name: str) -> Iterator[Locator]:
     """Open a card's menu at one of its tabs; give its inside, and close it."""
-    page.locator(f".st-key-head-{card}").get_by_role("button", name="About this figure").click()
-    body = page.get_by_test_id("stPopoverBody")
+    menu_of(page, card).click()
+    body = page.locator(f".st-key-menu-{card}")
     body.get_by_role("tab", name=name, exact=True).click()
     settle(page)
     yield body.get_by_role("tabpanel", name=name)

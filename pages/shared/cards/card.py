@@ -9,10 +9,18 @@ import streamlit as st
 
 from pages.shared.cards import embed
 from pages.shared.cards.documented import page_on
-from pages.shared.cards.figure import Make, draw_pictures, draw_ready, made, ready
+from pages.shared.cards.figure import (
+    Head,
+    Make,
+    Ready,
+    draw_head,
+    draw_pictures,
+    draw_ready,
+    made,
+    ready,
+)
 from pages.shared.cards.plain import plain
 from pages.shared.choices.choices import address
-from pages.shared.look.fold import draw_asking
 from pages.shared.run import Open, current
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.reading import finding_of
@@ -34,9 +42,8 @@ from poskernel_core.export.grid_picture import grid_picture
 from poskernel_core.export.printing import WIDTHS, is_table, printed, sheet
 from poskernel_core.models.gguf import quantisation_note
 
-MENU: Final = "About this figure"
 OPENED: Final = "opened-menu"
-"""The card whose menu the reader opened last, and what was selected."""
+"""The card whose menu is open, and what was selected when it was opened."""
 FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
 
@@ -77,48 +84,60 @@ def card(
     if place is None:
         return
     with place, st.container(border=True, key=f"card-{name}"):
-        head = st.container(
-            horizontal=True, vertical_alignment="center", gap=None, key=f"head-{name}"
-        )
-        said = st.container(key=f"finding-{name}")
         first = ready(figure) if draw is None else None
         title = title or (first.title if first else "") or name
-        shown = current().card = Open(result, title, first.height if first else FIGURE)
-        try:
-            if first is not None:
-                draw_ready(name, first)
-            elif draw is not None:
+        shown = Open(result, title, first.height if first else FIGURE)
+        finding = (finding_of(result) + also).strip()
+        if draw is None:
+            st.fragment(_head)(name, figure, shown, words, finding, first)
+        else:
+            head, current().card = st.container(gap=None), shown
+            try:
                 draw()
-        finally:
-            current().card = None
+            finally:
+                current().card = None
+            with head:
+                st.fragment(_head)(name, figure, shown, words, finding)
         if embed.embedded():
             st.markdown(f":small[{plain(signature(result))} · {embed.whole_page(name)}]")
     current().figures.append((name, title))
-    with head:
-        st.subheader(plain(title), anchor=name)
-        with st.container(width="content"):
-            st.fragment(_menu)(name, figure, shown, words)
-    if finding := finding_of(result) + also:
-        said.markdown(plain(finding.strip()))
     if embed.embedded():
         raise embed.CardDrawn
 
 
-def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
-    """Draw the menu of a card, of which the last that was opened is filled.
+def _head(
+    name: str,
+    figure: Make,
+    shown: Open,
+    words: Explanation,
+    finding: str,
+    first: Ready | None = None,
+) -> None:
+    """Draw the head of a card, the figure that follows it at once, and its menu while it is open.
 
-    It stays so for as long as the selection is the same: results that form draw the page anew.
+    The menu stays open for as long as the selection is the same: results that form draw the page
+    anew.
     """
     here = (name, st.session_state.get("selection"))
-    filled = st.session_state.get(OPENED) == here
-    menu = st.popover(
-        MENU, icon=":material/more_horiz:", type="tertiary", width="content", help=MENU
-    )
-    with menu:
-        draw_asking(name, filled, lambda: st.session_state.update({OPENED: here}))
-    if not filled:
-        return
-    result, tabs = shown.result, dict(zip(TABS, menu.tabs(TABS), strict=True))
+
+    def note(is_open: bool) -> None:
+        if is_open:
+            st.session_state[OPENED] = here
+        elif st.session_state.get(OPENED) == here:
+            del st.session_state[OPENED]
+
+    head = Head(name, shown.title, finding, note)
+    if first is not None:
+        draw_ready(name, first, head=head)
+    else:
+        draw_head(name, head)
+    if st.session_state.get(OPENED) == here:
+        with st.container(border=True, key=f"menu-{name}"):
+            _menu(name, figure, shown, words)
+
+
+def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
+    result, tabs = shown.result, dict(zip(TABS, st.tabs(TABS), strict=True))
     with tabs["Reading"]:
         st.markdown(words.reading)
         if told := errors_of(result):

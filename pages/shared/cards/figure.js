@@ -1,8 +1,10 @@
-// A Plotly figure: drawn when it comes near, or else when the browser has nothing to do.
+// The head of a card, and a Plotly figure: drawn when it comes near, or else when the browser has
+// nothing to do. What is in a head is other people's text: it is set as text, never as HTML.
 
 const NEAR = "400px";
 const NARROW = 480; // pixels
 const REST = 300; // milliseconds without a new figure
+const MENU = "About this figure";
 const ENLARGE = {
   name: "Full screen",
   title: "Full screen",
@@ -17,6 +19,7 @@ const ENLARGE = {
 
 const waiting = new Map(); // the place of a figure -> what is to be drawn there
 const drawn = new WeakMap(); // the place of a figure -> what was drawn there last
+const heads = new WeakMap(); // the head of a card -> its name, and how it tells the server
 const heard = new WeakSet(); // places that tell what is picked there
 let library = null;
 let resting = 0;
@@ -155,9 +158,61 @@ function offer(place, { widths, sheets, name, font: address, library }) {
   place.replaceChildren(...buttons);
 }
 
+// The menu that is open: the server draws it, and takes it away once it knows that it is closed.
+let menu = null;
+
+function toggle(head, open, tell = true) {
+  const { name, send } = heads.get(head);
+  head.querySelector("button").ariaExpanded = open;
+  for (const each of document.querySelectorAll(`.st-key-menu-${CSS.escape(name)}`)) each.hidden = !open;
+  menu = open ? head : null;
+  if (tell) send("menu", { open });
+}
+
+document.addEventListener("pointerdown", ({ target }) => {
+  const button = target.closest?.(".head .menu"); // another's tells by itself: one message has room for one
+  if (menu && button !== menu.lastElementChild && !target.closest?.("[class*=st-key-menu-]"))
+    toggle(menu, false, !button);
+});
+document.addEventListener("keydown", (event) => {
+  if (!menu || event.key !== "Escape") return;
+  menu.querySelector("button").focus();
+  toggle(menu, false);
+});
+
+function part(tag, name, text = "") {
+  const made = document.createElement(tag);
+  made.className = name;
+  made.textContent = text;
+  return made;
+}
+
+function drawHead(room, { name, title, finding }, send) {
+  let head = room.querySelector(".head");
+  if (!head) {
+    head = part("div", "head");
+    const button = part("button", "menu", "⋯");
+    Object.assign(button, { type: "button", title: MENU, ariaLabel: MENU, ariaExpanded: false });
+    button.addEventListener("click", () => toggle(head, menu !== head));
+    head.append(part("h3", "title"), button);
+    room.prepend(head, part("p", "finding"));
+  }
+  heads.set(head, { name, send });
+  const [heading, sentence] = [head.firstElementChild, head.nextElementSibling];
+  const anchored = heading.id !== name && decodeURIComponent(location.hash) === `#${name}`;
+  heading.id = name;
+  if (heading.textContent !== title) heading.textContent = title;
+  if (sentence.textContent !== finding) sentence.textContent = finding;
+  if (anchored) setTimeout(() => heading.scrollIntoView());
+}
+
 export default function ({ data, parentElement, setTriggerValue }) {
   if (data.sheets) return offer(parentElement.querySelector(".pictures"), data);
-  const place = parentElement.querySelector(".figure");
+  const room = parentElement.querySelector(".room");
+  if (data.head) drawHead(room, data.head, setTriggerValue);
+  if (!data.spec) return;
+  const place = room.querySelector(".figure") ?? room.appendChild(part("div", "figure"));
+  place.role = "figure";
   const asked = { ...data, send: setTriggerValue };
   const last = waiting.get(place) ?? drawn.get(place);
   if (last?.spec === data.spec) Object.assign(last, asked);

@@ -1,4 +1,7 @@
-"""A Plotly figure in the page's colours, made once for each result, drawn when it comes near."""
+"""What the browser draws of a card: its head, and a Plotly figure in the page's colours.
+
+A figure is made once for each result, and drawn when it comes near.
+"""
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -25,6 +28,8 @@ Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
 """Makes the figures of a card; None for a grid of heads or a table."""
 MAX_FIGURES = 256
 """Figures in the cache, of about a hundred kilobytes each."""
+HEAD: Final = 80
+"""Room for the head of a card until it is there, pixels."""
 INK: Final = {False: "#3b4650", True: "#c9d3da"}
 """Text on a light and on a dark page."""
 
@@ -34,7 +39,7 @@ LIBRARY: Final = f"plotly.js?{plotly.__version__}"
 SCRIPT: Final = PRINT_SCRIPT + Path(__file__).with_suffix(".js").read_text("utf-8")
 DRAWN = st.components.v2.component(
     "pk-figure",
-    html="<div class='figure' role='figure'></div>",
+    html="<div class='room'></div>",
     js=SCRIPT,
     isolate_styles=False,
 )
@@ -57,6 +62,19 @@ class Ready:
     title: str
     height: int
     size: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """The head of a card: the title, whose anchor is ``name``, the finding, and the menu's button.
+
+    ``note`` is called with whether the menu is to be open.
+    """
+
+    name: str
+    title: str
+    finding: str
+    note: Callable[[bool], None]
 
 
 def chart(
@@ -95,11 +113,10 @@ def draw_ready(
     pick: Callable[[list[str], bool], None] | None = None,
     *,
     linked: bool = False,
+    head: Head | None = None,
 ) -> None:
-    """Draw a figure that is ready."""
+    """Draw a figure that is ready, under the ``head`` of its card if it has one of its own."""
     key = f"figure-{name}"
-    place = st.container(key=f"square-{ready.size}-{name}") if ready.size else nullcontext()
-    height: Any = "content" if ready.size else ready.height
     data = {
         "spec": ready.spec,
         "config": chart_config(name),
@@ -114,8 +131,22 @@ def draw_ready(
         if pick is not None and found:
             pick(found["names"], found["many"])
 
+    place = st.container(key=f"square-{ready.size}-{name}") if ready.size else nullcontext()
     with place:
-        DRAWN(key=key, data=data, height=height, on_picked_change=picked)
+        _draw(key, data, head, "content" if ready.size else ready.height, on_picked_change=picked)
+
+
+def draw_head(name: str, head: Head) -> None:
+    """Draw the head of a card whose contents are not a single figure."""
+    _draw(f"head-{name}", {}, head, 0)
+
+
+def _draw(key: str, data: dict[str, Any], head: Head | None, height: Any, **more: Any) -> None:
+    if head is not None:
+        height = height if height == "content" else height + HEAD
+        data |= {"head": {"name": head.name, "title": head.title, "finding": head.finding}}
+        more["on_menu_change"] = lambda: head.note(st.session_state[key]["menu"]["open"])
+    DRAWN(key=key, data=data, height=height, **more)
 
 
 def draw_pictures(name: str, sheets: list[dict[str, Any]]) -> None:
