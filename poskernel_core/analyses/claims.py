@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from poskernel_core.analyses.base import Question
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.jackknife import Estimate, difference
 from poskernel_core.common.result import Result
@@ -24,10 +25,10 @@ ATTENTION = 0.3
 
 HALF = 0.5
 """Smallest share with which position or content decides the scores, and smallest distance at which
-a kernel does not predict a head's attention."""
+a head's mean attention is far from its kernel."""
 
-CHANCE = 0.05
-"""Share of equal numbers that a 95 % interval takes for different ones."""
+WEAK = 0.03
+"""Share of attention below which a head does not look somewhere."""
 
 EFFECT = 0.1
 """Smallest effect on a share of attention that counts."""
@@ -37,6 +38,9 @@ SCALE = "total variation: 0 equal, 1 disjoint"
 _NOUNS = {"tokens": "token", "nats": "nat", "ln tokens": "nat", "score (nats)": "nat"}
 
 Passes = Literal["yes", "about", "no"]
+Stands = Literal["yes", "about", "weakly", "below", "no"]
+"""How a claim stands: between its two limits it holds weakly; below the first, and open whether
+below the second, there is a number and no word for it."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class Claim:
         number: the number that decides; None if it is exact.
         label: what a head is of which it holds: ``a sink``.
         passes: whether it holds; "about" if the number's interval holds the limit.
-        limit: the limit as text.
+        limit: the limit that decides, as text.
         fails: what a head is of which it does not hold: ``no sink``.
     """
 
@@ -110,7 +114,7 @@ class Claim:
     text: str
     number: Number
     label: str = ""
-    passes: Passes = "yes"
+    passes: Stands = "yes"
     limit: str = ""
     fails: str = ""
 
@@ -118,16 +122,22 @@ class Claim:
         """Return the claim as a sentence; empty if the interval holds the limit."""
         if self.passes == "about":
             return ""
-        word = self.label if self.passes == "yes" else self.fails
+        word = self.word
         limit = f" (limit {self.limit})" if self.limit and word else ""
         return capital(f"{self.named(who)}{at}{f': {word}' if word else ''}{limit}.")
 
     def clause(self, who: str = "") -> str:
         """Return the claim as a part of a sentence that begins with the head's name or "it"."""
-        word = self.label
-        if word and self.passes == "about":
-            word = f"open whether {self.label}: the limit is {self.limit}"
+        word = self.word
+        if self.label and self.passes == "about":
+            word = f"{self.label} or not: its interval holds the limit {self.limit}"
         return f"{self.named(who)}{f' ({word})' if word else ''}"
+
+    @property
+    def word(self) -> str:
+        """Return what the head is, weakly is, or is not; empty where that is open."""
+        words = {"yes": self.label, "weakly": f"weakly {self.label}", "no": self.fails}
+        return words.get(self.passes, "")
 
     def named(self, who: str = "") -> str:
         """Return the clause with a head's name, or with "it"."""
@@ -198,11 +208,26 @@ def told(result: Result, claims: Iterable[Claim]) -> str:
 
 
 def at_limit(
-    predicate: str, number: Number, limit: float, text: str, label: str, fails: str = ""
+    predicate: str,
+    number: Number,
+    limit: float,
+    text: str,
+    label: str,
+    fails: str = "",
+    weak: float | None = None,
 ) -> Iterator[Claim]:
-    """Yield a claim that holds where a number passes a limit; nothing if the number is NaN."""
-    if passes := number.passes(limit):
-        yield Claim(predicate, text, number, label, passes, f"{limit:g}", fails)
+    """Yield a claim that holds where a number passes a limit; nothing if the number is NaN.
+
+    It fails where the number is below a second limit, ``weak``, and holds weakly where it lies
+    between the two; without ``weak`` nothing is denied.
+    """
+    passes: Stands | None = number.passes(limit)
+    if passes == "no":
+        lower = None if weak is None else number.passes(min(weak, limit))
+        passes = "no" if lower == "no" else "weakly" if lower == "yes" else "below"
+    if passes:
+        decides = weak if passes == "no" and weak is not None else limit
+        yield Claim(predicate, text, number, label, passes, f"{decides:g}", fails)
 
 
 def number_of(result: Result, name: str, *place: int) -> Number:
@@ -319,14 +344,15 @@ def name_at(result: Result, name: str, place: tuple[int, ...]) -> str:
 def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool = False) -> str:
     """Say in how many heads of a model, or layer, a value reaches a limit; or in how many neurons.
 
-    With ``below``, in how many it is smaller. Empty if that is open for every head, and
-    if there is no such value of all heads.
+    With ``below``, in how many it is smaller. Those are counted of which it is sure among so many,
+    and beside them those of which it is open. Empty if it is open for every head, and if there is
+    no such value of all heads.
     """
     if result.axes.get(name) not in (ALL_HEADS, ("head",), ("neuron",)):
         return ""
-    reached, missed = passing(result, name, limit)
-    sure, against = (missed, reached) if below else (reached, missed)
-    known, count = int(np.isfinite(result.values[name]).sum()), int(sure.sum())
+    heads = discovered(result, Condition(name, limit, "below" if below else "reaches"))
+    against = passing(result, name, limit)[0 if below else 1]
+    known, count = int(np.isfinite(result.values[name]).sum()), heads.count
     if not known or not (count or against.sum() == known):
         return ""
     thing = result.axes[name][-1]
@@ -334,7 +360,7 @@ def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool 
     how = f"{'below ' if below else ''}{limit:g}{'' if below else ' or more'}"
     end = f"it is {_extreme(result, name, smallest=below)}"
     if count:
-        return f"{_in(result)} {count} {of} the {noun} is {how}; {end}."
+        return f"{_in(result)} {count} {of} the {noun} is {how}{heads.beside}; {end}."
     return f"{_in(result)} none {of} is the {noun} {how}; {end}."
 
 
@@ -374,17 +400,18 @@ def _of_layer(result: Result) -> str:
     return f" of layer {result.chosen['layer']}" if "layer" in result.chosen else ""
 
 
-def of_all(count: int, total: int, noun: str = "head") -> str:
-    """Return ``41 of 270 heads``, or ``None of 32 heads``."""
-    return f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}"
+def of_all(count: int, total: int, noun: str = "head", beside: str = "") -> str:
+    """Return ``41 of 270 heads``, or ``None of 32 heads``, and what is told of the others."""
+    return f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}{beside}"
 
 
 def pairs_apart(result: Result, alike: float, apart: float, pairs: str) -> str:
     """Say how many pairs of kernels are far apart, and how many nearly equal."""
     upper = np.triu_indices(result.values["distance"].shape[-1], 1)
     known = np.isfinite(result.values["distance"][..., *upper])
-    far = int(passing(result, "distance", apart)[0][..., *upper].sum())
-    near = int(passing(result, "distance", alike)[1][..., *upper].sum())
+    every = Estimate(*(part[..., *upper] for part in result.estimate_of("distance")))
+    far = discovered(result, Condition(every, apart)).count
+    near = discovered(result, Condition(every, alike, "below")).count
     if not far and not near:
         return ""
     return (

@@ -42,6 +42,9 @@ PARTS: Final = (WHERE, WHY, DOES)
 NEEDS: Final = {"sink follows": "sink"}
 """Predicates that say nothing where another fails: in its own texts a head may have a sink."""
 
+HOLDS: Final = ("yes", "about")
+"""Claims that a verdict may have a clause for."""
+
 CLAUSES = 3
 """Most clauses of a verdict."""
 
@@ -70,17 +73,17 @@ class Reading:
         told = [
             (question, capital(claim.clause()))
             for question, claim in self.claims
-            if claim.passes != "no" and (question, claim) not in lead
+            if claim.passes in HOLDS and (question, claim) not in lead
         ]
-        fails = [(question, claim) for question, claim in self.claims if claim.passes == "no"]
-        if fails:
-            text = listed([f"{claim.fails} ({claim.number.trace})" for _, claim in fails])
-            told.append((fails[0][0], capital(text)))
+        others = [pair for pair in self.claims if pair[1].passes not in HOLDS and pair[1].word]
+        if others:
+            text = listed([f"{claim.word} ({claim.number.trace})" for _, claim in others])
+            told.append((others[0][0], capital(text)))
         return told
 
     def _lead(self) -> list[tuple[str, Claim]]:
         """Return the first claim of each part, and others in their order if some have none."""
-        holds = [pair for pair in self.claims if pair[1].passes != "no"]
+        holds = [pair for pair in self.claims if pair[1].passes in HOLDS]
         sure = [pair for pair in holds if pair[1].passes == "yes"]
         firsts = (
             [pair for pair in (sure if part is DOES else holds) if pair[1].predicate in part][:1]

@@ -61,6 +61,25 @@ def interval(groups: int, share: float = 0.95) -> float:
     return float(stdtrit(groups - 1, (1 + share) / 2))
 
 
+def upper_tail(t: np.ndarray, degrees: int) -> np.ndarray:
+    """Return the probability of Student's t beyond each value, for so many degrees of freedom.
+
+    The finite series of Abramowitz and Stegun (26.7.3 and 4); the normal one without degrees.
+    """
+    if degrees < 1:
+        return np.vectorize(lambda z: math.erfc(z / math.sqrt(2)) / 2, otypes=[float])(t)
+    angle = np.arctan(np.abs(t) / math.sqrt(degrees))
+    sine, cosine = np.sin(angle), np.cos(angle)
+    odd = degrees % 2
+    term = cosine if odd else np.ones_like(angle)
+    total = np.zeros_like(angle)
+    for k in range(1 + odd, degrees, 2):
+        total = total + term
+        term = term * cosine**2 * k / (k + 1)
+    within = (angle + sine * total) * 2 / math.pi if odd else sine * total
+    return np.asarray((1 - np.sign(t) * within) / 2)
+
+
 AT_NULL = 1 / math.sqrt(1 - 2 / math.pi) - 1
 """By how much the cross-fit distance varies more than the plug-in one, if all of it is noise: a
 normal number varies more than its absolute value."""

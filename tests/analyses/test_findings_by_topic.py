@@ -34,12 +34,12 @@ INDUCTION = [
     ("induction-scores", {"induction": (0.87, 0.02)}, L3H7,
      "L3H7 gives … 0.87 … an induction head (limit 0.3)."),
     ("induction-scores", {"induction": (0.02, 0.02)}, L3H7,
-     "L3H7 gives … 0.02 … no induction (limit 0.3)."),
+     "L3H7 gives … 0.02 of its attention."),
     *(("induction-scores", {"induction": each}, L3H7, "")
       for each in ((0.31, 0.02), (NAN, 0.02), (0.1, NAN))),
     ("induction-scores", {"induction": ([[0.9, 0.1]], NAN)}, {}, ""),
     ("induction-scores", {"induction": ([[0.1, 0.5, 0.9], [0.31, 0.0, NAN]], 0.02)}, {},
-     "In 2 of 5 heads … 0.3 or more; it is largest in L0H2 (0.90)."),
+     "In 2 of 5 heads … 0.3 or more (1 more can't be told); it is largest in L0H2 (0.90)."),
     ("induction-scores", {"induction": ([0.1, 0.9], 0.02)}, {"layer": 1}, "1 of 2 heads … L1H1"),
     ("induction-scores", {"induction": ([[0.1], [0.11]], 0.02)}, {}, "In none of 2 heads … 0.3 or"),
     ("induction-scores", {"induction": ([[0.9], [0.88]], 0.02)}, {}, "In 2 of 2 heads … 0.3 or"),
@@ -311,7 +311,7 @@ ROTARY = [
       for number, says in ((0.2, "predicts more than half of"), (0.7, "does not predict"))),
     ("equivariant-kernel",
      {"equivariant_attention_distance": ([[0.2, 0.8], [0.49, NAN]], 0.02)}, {},
-     "of 1 of 3 heads (distance below 0.5)."),
+     "of 1 of 3 heads (distance below 0.5; 1 more can't be told)."),
     ("equivariant-kernel", {"positional_logit": ([0.1, 2.3, -1.0, NAN], 0.2)}, L3H7,
      "highest at offset 1: 2.3 nats above its mean"),
     ("equivariant-kernel", without([0.61, 0.1, 0.0], 0.01), L3H7,
@@ -337,20 +337,20 @@ def anatomy(*effects, error=0.01, sink=0.8):
 ANATOMY = [  # certain effects are told, small ones denied, open ones left out
     *(("sink-anatomy", anatomy(*effects), L3H7, words) for effects, words in (
         ((0.3, -0.01, 0.6, 0.07, 0.8),
-         "follows what stands first (+0.30) and the start token (+0.60), not position 0 (−0.01); "
-         "the start token acts through the queries after it (+0.80)."),
+         "follows what stands first (+0.30) and the start token (+0.60), not position 0 (−0.01), "
+         "where the start token acts through the queries after it (+0.80)."),
         ((-0.14, 0.39, 0.2, 0.2, 0.0),
          "follows position 0 (+0.39) and the start token (+0.20), and less what stands first "
-         "(−0.14); the start token acts through its key (+0.20)."),
+         "(−0.14), where the start token acts through its key (+0.20)."),
         ((0.0, NAN, 0.7, 0.4, 0.3),
-         "follows the start token (+0.70), not what stands first (0); the start token acts "
+         "follows the start token (+0.70), not what stands first (0), where the start token acts "
          "through its key (+0.40) and the queries after it (+0.30)."),
         ((0.5, 0.1, 0.0, 0.3, 0.0),
          "L3H7's sink follows what stands first (+0.50), not the start token (0)."),
         ((0.0, 0.0, 0.0, 0.0, 0.0), ""),
         ((0.1, 0.1, 0.1, 0.5, 0.5), ""))),
     ("sink-anatomy", anatomy(*[NAN] * 5, error=NAN, sink=0.12), L3H7,
-     "L3H7 gives the first key 0.12 of its attention: no sink (limit 0.3)."),
+     "L3H7 gives the first key 0.12 of its attention: weakly a sink (limit 0.3)."),
     ("sink-anatomy", anatomy(*[NAN] * 5, error=NAN, sink=0.29), L3H7, ""),
     ("sink-anatomy",
      dict.fromkeys(EFFECTS, (np.full((1, 2), NAN), NAN)) | {"sink": ([[0.1, 0.2]], 0.01)}, {},
@@ -503,7 +503,7 @@ KERNEL_ONLY = [
       for share, cost, words in (
           ((0.84, 0.02), (0.02, 0.0005), "keeps 0.84 of what the head gives the model, at a cost "
            "of 0.02 nats a token: position carries its effect (limit 0.5)."),
-          ((0.1, 0.05), (0.05, 0.002), "a token: content carries its effect (limit 0.5)."),
+          ((0.1, 0.05), (0.05, 0.002), "at a cost of 0.05 nats a token."),
           ((0.5, 0.05), (0.05, 0.002), "If L3H7 attends by its kernel alone, the model loses 0.05 "
            "nats a token."),
           ((NAN, NAN), (-0.02, 0.002), "the model gains 0.02 nats a token."),

@@ -3,21 +3,26 @@
 import numpy as np
 
 from poskernel_core.analyses.claims import (
-    CHANCE,
     SCALE,
     Number,
     Rules,
     amount,
     number_of,
+    of_all,
     pairs_apart,
     param,
 )
 from poskernel_core.analyses.comparison.figures import pin_labels
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
+)
 from poskernel_core.analyses.kernels.distances import KernelDistancesParams
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS
+from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief, counted
+from poskernel_core.common.rounding import counted
 
 
 def _kernels(result: Result) -> str:
@@ -41,33 +46,31 @@ def _local(result: Result) -> str:
     wrong = result.errors["kernel"][near]
     error = np.where(np.isfinite(result.values["kernel"][near]), wrong, 0.0).sum(axis=1)
     known = np.isfinite(result.values["kernel"]).any(axis=1)
-    numbers = [
-        Number.within(float(one), result.interval * float(its))
-        for one, its in zip(mass[known], error[known], strict=True)
-    ]
-    passes = [number.passes(limit) for number in numbers]
-    local, certain = passes.count("yes"), passes.count("no")
-    if not numbers or not (local or certain == len(numbers)):
+    mass, reach = mass[known], result.interval * error[known]
+    sure = discovered(result, Condition(Estimate(mass, mass - reach, mass + reach), limit))
+    if not known.any() or not (sure.count or (mass + reach < limit).all()):
         return ""
+    local, beside = sure.count, sure.beside
     labels = np.array(pin_labels(result), dtype=object)[known]
-    most = int(np.argmax(mass[known]))
+    most = int(np.argmax(mass))
     return (
-        f"{local or 'None'} of {counted(len(numbers), 'kernel')} "
-        f"{'have' if local > 1 else 'has'} {limit:g} or more of the mass in the last "
-        f"{counted(LOCAL_TOKENS, 'token')}; that of {labels[most]} has most, {numbers[most]}."
+        f"{of_all(local, len(mass), 'kernel', beside)} {'have' if local > 1 else 'has'} {limit:g} "
+        f"or more of the mass in the last {counted(LOCAL_TOKENS, 'token')}; that of "
+        f"{labels[most]} has most, {Number.within(float(mass[most]), float(reach[most]))}."
     )
 
 
 def _measures(result: Result) -> str:
-    labels, scores = pin_labels(result), np.abs(result.values["z_score"][:, 1:])
-    known, differ = int(np.isfinite(scores).sum()), int((scores > result.interval).sum())
-    if differ <= CHANCE * known:
+    labels, scores = pin_labels(result), result.values["z_score"][:, 1:].astype(float)
+    reach = np.where(np.isfinite(scores), result.interval, np.nan)  # a score has an error of 1
+    every = Estimate(scores, scores - reach, scores + reach)
+    known = int(np.isfinite(scores).sum())
+    if not (differ := discovered(result, Condition(every, 0, "apart")).count):
         return ""
     others = labels[1] if len(labels) == 2 else f"the {len(labels) - 1} other heads"
     return (
         f"In {differ} of {counted(known, 'measure')} {others} and {labels[0]} differ by more than "
-        f"{brief(result.interval)} standard errors; by chance it would be about "
-        f"{brief(CHANCE * known)}."
+        "their errors."
     )
 
 

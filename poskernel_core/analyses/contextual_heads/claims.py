@@ -6,20 +6,26 @@ from collections.abc import Iterator
 import numpy as np
 
 from poskernel_core.analyses.claims import (
+    WEAK,
     Claim,
     Head,
     Number,
-    Passes,
     Rules,
+    Stands,
     at_limit,
     heads_at,
     number_of,
     param,
-    passing,
     told,
     who,
 )
 from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    Heads,
+    discovered,
+)
+from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import TRACE, brief, counted
 from poskernel_core.plotting.layout import visible
@@ -59,7 +65,7 @@ def _drawn(extra: dict[str, Number], limit: float) -> Iterator[Claim]:
         text = f"{{it}} gives {name} duplicates of the current token {extra_share} more of its "
         text += "attention than other tokens there"
         label, fails = "a duplicate-token head", "not drawn to duplicates"
-        yield from at_limit("duplicates", number, limit, text, label, fails)
+        yield from at_limit("duplicates", number, limit, text, label, fails, WEAK)
 
 
 def contextual(head: Head) -> Iterator[Claim]:
@@ -72,36 +78,41 @@ def contextual(head: Head) -> Iterator[Claim]:
     text = f"{{its}} softmax denominator varies by {spread} of its mean from window to window"
     group = BEHAVIOURS[int(head.number("group").value)]
     other = group not in ("contextual", "other") or width < head.param("broad")
-    drawn = any(claim.passes != "no" for claim in duplicates(head))
-    passes: dict[str, Passes] = {"yes": "no", "no": "yes", "about": "about"}
-    holds = "no" if other or drawn else passes[varies]
-    limit, fails = f"{steady:g}", "not contextual"
-    yield Claim("contextual", text, spread, "a contextual head", holds, limit, fails)
+    drawn = any(claim.passes in ("yes", "about") for claim in duplicates(head))
+    passes: dict[str, Stands] = {"yes": "below", "no": "yes", "about": "about"}
+    holds = "below" if other or drawn else passes[varies]
+    yield Claim("contextual", text, spread, "a contextual head", holds, f"{steady:g}")
 
 
 def _contextual(result: Result) -> str:
-    count = int(_resolved(result).sum())
+    found = _contextual_heads(result)
+    count, beside = found.count, found.beside
     heads = int(np.isfinite(result.values["denominator_cv"]).sum())
     if not count:
         return ""
     return (
-        f"{count:,} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} contextual: "
+        f"{count:,} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} "
+        f"contextual{beside}: "
         f"by position they spread over {param(result, 'broad'):g} tokens or more, and "
         f"their softmax denominator varies by less than {param(result, 'steady'):g} of its mean."
     )
 
 
-def _resolved(result: Result) -> np.ndarray:
+def _contextual_heads(result: Result) -> Heads:
     """Return which heads of the contextual group are steady and not drawn to duplicates.
 
-    The kernel's numbers have no errors.
+    The kernel's numbers have no errors. Where there were no duplicates, none draws a head.
     """
-    found = result.values["group"] == BEHAVIOURS.index("contextual")
-    found = found & passing(result, "denominator_cv", param(result, "steady"))[1]
+    group = (result.values["group"] == BEHAVIOURS.index("contextual")).astype(float)
+    conditions = [
+        Condition(Estimate(group, group, group), 1),
+        Condition("denominator_cv", param(result, "steady"), "below"),
+    ]
     for name in ("near_duplicates", "far_duplicates"):
-        away = passing(result, name, param(result, "duplicates"))[1]
-        found = found & (away | np.isnan(result.values[name]))
-    return np.asarray(found)
+        every = result.estimate_of(name)
+        extra = Estimate(*(np.where(np.isnan(every.value), 0.0, part) for part in every))
+        conditions.append(Condition(extra, param(result, "duplicates"), "below"))
+    return discovered(result, *conditions)
 
 
 def _extra(result: Result) -> dict[str, Number]:
@@ -126,7 +137,7 @@ def _variation(result: Result) -> str:
     spread = number_of(result, "denominator_cv", place)
     expected = float(result.values["predicted_cv"][place])
     passes = None if math.isnan(expected) else spread.passes(expected)
-    if passes in (None, "about"):
+    if passes in (None, "about") or str(spread) == brief(expected):
         return ""
     return (
         f"At n = {result.coordinates['query'][place]} the softmax denominator of {who(result)} "

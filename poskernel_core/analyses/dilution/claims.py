@@ -14,9 +14,12 @@ from poskernel_core.analyses.claims import (
     number_of,
     of_all,
     param,
-    passing,
     spoken,
     who,
+)
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
 )
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -48,11 +51,9 @@ def _head(result: Result) -> str:
 def _heads(result: Result) -> str:
     at = result.provenance.get("query_range")
     start = f"From n = {at[0]} to {at[1]}" if at else "As more keys become visible"
-    (over, under), (upper_over, upper_under) = (
-        (passing(result, name, SPREADS)[0], passing(result, name, KEEPS)[1])
-        for name in ("alpha", "alpha_upper")
-    )
-    keep, spread = int((under & upper_under).sum()), int((over & upper_over).sum())
+    slopes = "alpha", "alpha_upper"
+    keep = discovered(result, *(Condition(name, KEEPS, "below") for name in slopes)).count
+    spread = discovered(result, *(Condition(name, SPREADS) for name in slopes)).count
     known = int(np.isfinite(result.values["alpha"]).sum())
     if not keep and not spread:
         return ""

@@ -5,15 +5,17 @@ from collections.abc import Iterator
 import numpy as np
 
 from poskernel_core.analyses.claims import (
-    CHANCE,
     HALF,
     Claim,
     Head,
     Rules,
     number_of,
     of_all,
-    passing,
     who,
+)
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
 )
 from poskernel_core.analyses.foreseen.formulas import ENOUGH
 from poskernel_core.common.result import Result
@@ -33,8 +35,8 @@ def compared(head: Head) -> Iterator[Claim]:
     visible = head.number("visible_keys").value
     text = f"32 of {visible:.0f} keys chosen by {{its}} kernel, the first ones among them, get "
     text += f"{share} of its mean attention"
-    if better := gain.sign():
-        rival = brief(share.value - gain.value)
+    rival = brief(share.value - gain.value)
+    if (better := gain.sign()) and rival != str(share):
         text += f", {'more' if better > 0 else 'less'} than {RIVAL} get ({rival})"
     yield Claim("foreseen", text, share)
 
@@ -47,11 +49,11 @@ def foreseen(head: Head) -> Iterator[Claim]:
 
 def _heads(result: Result) -> str:
     value = result.values["gain_32"]
-    above, below = passing(result, "gain_32", 0)
+    sure = discovered(result, Condition("gain_32", 0, "apart")).sure
     better, worse, known = (
-        int(each.sum()) for each in (above & (value > 0), below, np.isfinite(value))
+        int(each.sum()) for each in (sure & (value > 0), sure & (value < 0), np.isfinite(value))
     )
-    if better + worse <= CHANCE * known:
+    if not better + worse:
         return ""
     return (
         f"32 keys chosen by the kernel get more of the mean attention than {RIVAL} in "

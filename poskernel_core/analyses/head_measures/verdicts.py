@@ -31,7 +31,9 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     r"""What every head does, in a sentence derived from its measures, and all these measures.
 
     Formula: a measure $x \pm \sigma$ of bias $b$ passes a limit $t$ where $x - b - w\sigma \ge t$
-    and fails it where $x - b + w\sigma < t$; in between it is open. The 95 % interval is $x - b \pm
+    and fails it where $x - b + w\sigma < t$; in between it is open. A share of attention that fails
+    its limit is denied where it also fails a second one (0.03; induction 0.05), and weak where it
+    passes that. The 95 % interval is $x - b \pm
     w\sigma$: for errors over $G$ groups $w$ is Student's $t_{0.975,\,G-1}$ (2.26 for ten), else
     1.96. The sentence has at most three clauses: the largest share of the head's attention, what
     explains it, and what the head does; ``claim`` holds the others. A kernel is local where the
@@ -43,16 +45,17 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     does not fail). It is contextual where its denominator's coefficient of variation fails 0.25,
     its ETC is 30 tokens or more, and it is neither local nor drawn to duplicates. Position or
     content explains its scores where its share of their variance passes 0.5. Most of its positional
-    score comes from one component where that one's share passes 0.5 and all others fail it. A
-    kernel does not predict a head's attention where the distance of the two passes 0.5. A head
+    score comes from one component where that one's share passes 0.5 and all others fail it. The
+    mean attention is far from the kernel where the distance of the two passes 0.5, and near it
+    where it fails. A head
     keeps its reach where both slopes of its dilution fail 0.25, and spreads over all there is where
     both pass 0.75. A kernel *foresees* attention where the share that falls on 32 keys chosen by it
     passes 0.5, if these are at most half of the visible keys. A wavelength dominates if its swing
     is larger than the next largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A number
-    without an interval passes no limit. The sentence says what a head
-    does not do only where the measure fails the limit. Measures that the model cannot
+    without an interval passes no limit. Nothing is denied of a measure without a second limit.
+    Measures that the model cannot
     have, and those of questions that ``unknown`` names, are left out of the sentence.
 
     Limits: limits are conventions; a head just below a limit differs little from a head just above

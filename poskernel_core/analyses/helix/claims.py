@@ -4,7 +4,11 @@ import math
 
 import numpy as np
 
-from poskernel_core.analyses.claims import HALF, Rules, named, number_of, of_all, param, who
+from poskernel_core.analyses.claims import HALF, Rules, number_of, of_all, param, who
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
+)
 from poskernel_core.analyses.helix.spec import SHOWN
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -94,13 +98,13 @@ def _tangent(result: Result) -> str:
 
 
 def _tangents(result: Result) -> str:
-    shares, fits = named(result, "tangent_share"), named(result, "helix_fit")
-    both = [head for head in shares if shares[head].sign(HALF) > 0 and fits[head].sign(HALF) > 0]
-    if not both:
+    both = discovered(result, *(Condition(name, HALF) for name in ("tangent_share", "helix_fit")))
+    if not both.count:
         return ""
-    reads = "read" if len(both) > 1 else "reads"
+    reads = "read" if both.count > 1 else "reads"
+    known = int(np.isfinite(result.values["tangent_share"]).sum())
     return (
-        f"{of_all(len(both), len(shares))} {reads} the helix along its tangent: "
+        f"{of_all(both.count, known, beside=both.beside)} {reads} the helix along its tangent: "
         f"{HALF:g} or more of the reading direction, where the helix explains {HALF:g} "
         "or more of the scores."
     )

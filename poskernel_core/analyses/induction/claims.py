@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-
 from poskernel_core.analyses.claims import (
     ATTENTION,
     EFFECT,
@@ -21,6 +19,14 @@ from poskernel_core.analyses.claims import (
     spoken,
     who,
 )
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
+)
+from poskernel_core.common.jackknife import (
+    Estimate,
+    difference,
+)
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
 
@@ -29,7 +35,8 @@ def induction(head: Head) -> Iterator[Claim]:
     """Yield whether a head is an induction head."""
     score = head.number("induction")
     text = f"{{it}} gives the token after the earlier duplicate {score} of its attention"
-    yield from at_limit("induction", score, ATTENTION, text, "an induction head", "no induction")
+    labels = "an induction head", "no induction"
+    yield from at_limit("induction", score, ATTENTION, text, *labels, weak=0.05)
 
 
 def _attention(result: Result) -> str:
@@ -83,16 +90,16 @@ def _pattern(result: Result) -> str:
 
 
 def _patterns(result: Result) -> str:
-    heads = list(np.ndindex(result.values["pattern"].shape[:-2]))
-    signs = [
-        (last - first).sign() for first, last in (_preference(result, *head) for head in heads)
-    ]
-    more, less = signs.count(1), signs.count(-1)
+    every, places = result.estimate_of("pattern"), (param(result, "second"), param(result, "first"))
+    last, first = (Estimate(*(part[..., -1, at + 1] for part in every)) for at in places)
+    gap = difference(last, first)
+    sure, heads = discovered(result, Condition(gap, 0, "apart")).sure, gap.value.size
+    more, less = (int((sure & side).sum()) for side in (gap.value > 0, gap.value < 0))
     if not more + less:
         return ""
     layer = f" of layer {result.chosen['layer']}" if "layer" in result.chosen else ""
     return (
-        f"From the last [A], {of_all(more, len(heads)).lower()}{layer} attend"
+        f"From the last [A], {of_all(more, heads).lower()}{layer} attend"
         f"{'' if more > 1 else 's'} more to the last candidate than to the first, and {less} less."
     )
 

@@ -12,10 +12,14 @@ from poskernel_core.analyses.claims import (
     at_limit,
     number_of,
     of_all,
-    passing,
     spoken,
     who,
 )
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
+)
+from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -25,10 +29,13 @@ COSTS = 0.01
 
 def _costs(result: Result) -> str:
     exact = result.values["exact"] == 1
-    sure, small = (each & exact for each in passing(result, "kernel_only_cost", COSTS))
-    many = f"{of_all(int(sure.sum()), int(exact.sum()), 'exact cost')} of the kernel alone"
-    verb = "is" if sure.sum() == 1 else "are"
-    return f"{many} {verb} {COSTS:g} nats a token or more." if (sure | small).any() else ""
+    costs = Estimate(*(part[exact] for part in result.estimate_of("kernel_only_cost")))
+    sure = discovered(result, Condition(costs, COSTS))
+    if not sure.count and sure.open.all():
+        return ""
+    many = of_all(sure.count, costs.value.size, "exact cost", sure.beside)
+    verb = "is" if sure.count == 1 else "are"
+    return f"{many} of the kernel alone {verb} {COSTS:g} nats a token or more."
 
 
 def kept(head: Head) -> Iterator[Claim]:
@@ -40,8 +47,7 @@ def kept(head: Head) -> Iterator[Claim]:
         f"{{its}} kernel alone keeps {share} of what the head gives the model, "
         f"at a cost of {cost} nats a token"
     )
-    labels = "position carries its effect", "content carries its effect"
-    yield from at_limit("kernel alone", share, HALF, text, *labels)
+    yield from at_limit("kernel alone", share, HALF, text, "position carries its effect")
 
 
 def _cost(result: Result) -> str:

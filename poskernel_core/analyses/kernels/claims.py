@@ -11,6 +11,7 @@ from poskernel_core.analyses.claims import (
     ATTENTION,
     HALF,
     SCALE,
+    WEAK,
     Claim,
     Head,
     Number,
@@ -30,6 +31,11 @@ from poskernel_core.analyses.claims import (
     spoken,
     told,
     who,
+)
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    Heads,
+    discovered,
 )
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS, total_variation
@@ -97,9 +103,10 @@ def fidelity(head: Head) -> Iterator[Claim]:
     if passes := distance.passes(HALF):
         where = beyond(head.param("skip"))
         text = (
-            f"{{its}} attention{where} is {distance} (total variation) from its positional kernel"
+            f"{{its}} mean attention{where} is {distance} (total variation) from its positional "
+            "kernel"
         )
-        label = f"a kernel that {'predicts' if passes == 'no' else 'does not predict'} it"
+        label = "far from it" if passes == "yes" else "near it"
         holds: Passes = "about" if passes == "about" else "yes"
         yield Claim("fidelity", text, distance, label, holds, f"{HALF:g}")
 
@@ -107,17 +114,20 @@ def fidelity(head: Head) -> Iterator[Claim]:
 def _kinds(result: Result) -> str:
     mass, last = param(result, "local_share"), counted(param(result, "local_tokens"), "token")
     share = param(result, "uniform_share")
-    local, other = passing(result, "local_mass", mass)
     limits = share * result.values["visible_keys"]
-    wide, narrow = passing(result, "etc", limits)
-    uniform, heads = other & wide, int(np.isfinite(result.values["etc"]).sum())
-    if not heads or not (local.any() or uniform.any() or (other & narrow).sum() == heads):
+    local = discovered(result, Condition("local_mass", mass))
+    far, wide = Condition("local_mass", mass, "below"), Condition("etc", limits)
+    uniform = discovered(result, far, wide)
+    other, narrow = (passing(result, *pair)[1] for pair in (("local_mass", mass), ("etc", limits)))
+    heads = int(np.isfinite(result.values["etc"]).sum())
+    if not heads or not (local.count or uniform.count or (other & narrow).sum() == heads):
         return ""
-    count = int(local.sum())
+    unknown = Heads(local.sure, (local.open | uniform.open) & ~local.sure & ~uniform.sure)
     return (
-        f"{count:,} of {counted(heads, 'head')} {'is' if count == 1 else 'are'} "
+        f"{local.count:,} of {counted(heads, 'head')} {'is' if local.count == 1 else 'are'} "
         f"local{at_query(result)} ({mass:g} or more of the kernel in the last {last}), and "
-        f"{uniform.sum():,} uniform (effective token count {share:g} or more of the visible keys)."
+        f"{uniform.count:,} uniform (effective token count {share:g} or more of the visible "
+        f"keys){'; ' * bool(unknown.unsure)}{unknown.unsure}."
     )
 
 
@@ -164,8 +174,8 @@ def look_back(back: int, mass: Number, how: str = "") -> Iterator[Claim]:
     text = f"{{it}} gives {place} {mass} of its attention{how}"
     label = {0: "a head that looks at its own token", 1: "a previous-token head"}.get(back)
     label = label or f"a head that looks {back} tokens back"
-    fails = f"no diagonal gets {ATTENTION:g}"
-    yield from at_limit("look back", mass, ATTENTION, text, label, fails)
+    fails = f"no diagonal gets {WEAK:g}"
+    yield from at_limit("look back", mass, ATTENTION, text, label, fails, WEAK)
 
 
 RULES: Rules = {

@@ -12,9 +12,12 @@ from poskernel_core.analyses.claims import (
     heads_at,
     most,
     number_of,
-    passing,
     spoken,
     who,
+)
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
 )
 from poskernel_core.analyses.position_sources.formulas import NOISY, POSITIONAL
 from poskernel_core.analyses.position_sources.spec import KINDS
@@ -67,10 +70,8 @@ def named_source(name: str) -> str:
 
 
 def _every(result: Result) -> str:
-    sure, known = (
-        int(each.any(axis=-1).sum())
-        for each in (passing(result, "share", HALF)[0], np.isfinite(result.values["share"]))
-    )
+    shares = discovered(result, Condition("share", HALF)).sure, np.isfinite(result.values["share"])
+    sure, known = (int(each.any(axis=-1).sum()) for each in shares)
     if not known:
         return "No shares are given for any head: none has a positional score to explain."
     return (

@@ -7,12 +7,18 @@ from poskernel_core.analyses.claims import (
     Number,
     Rules,
     most,
+    name_at,
     named,
     number_of,
     of_all,
     who,
 )
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
+)
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
+from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
@@ -43,7 +49,11 @@ def _mass(result: Result) -> str:
 def _masses(result: Result) -> str:
     alone = result.select(condition=POSITION)
     masses, offsets = named(alone, "largest_mass"), named(alone, "largest_offset")
-    sure = [head for head in masses if masses[head].sign(ATTENTION) > 0 and offsets[head].value > 0]
+    back = (alone.values["largest_offset"] > 0).astype(float)
+    found = discovered(
+        alone, Condition("largest_mass", ATTENTION), Condition(Estimate(back, back, back), 1)
+    )
+    sure = [name_at(alone, "largest_mass", tuple(at)) for at in np.argwhere(found.sure).tolist()]
     if not sure:
         none = masses and all(
             mass.sign(ATTENTION) < 0 or not offsets[head].value for head, mass in masses.items()
@@ -55,7 +65,7 @@ def _masses(result: Result) -> str:
         return said_of_none if none else ""
     first = max(sure, key=lambda head: masses[head].value)
     return (
-        f"Fed positions alone, {of_all(len(sure), len(masses)).lower()} give"
+        f"Fed positions alone, {of_all(len(sure), len(masses), beside=found.beside).lower()} give"
         f"{'' if len(sure) > 1 else 's'} {ATTENTION:g} or more of the attention to one "
         f"distance back, such as {first} ({masses[first]}, {_back(offsets[first].value)})."
     )

@@ -1,6 +1,12 @@
 """What attention to random tokens shows, in a sentence."""
 
-from poskernel_core.analyses.claims import Rules, named, number_of, of_all, who
+import numpy as np
+
+from poskernel_core.analyses.claims import Rules, number_of, of_all, who
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
+)
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -28,23 +34,20 @@ def _last_slope(result: Result) -> str:
 
 def _slopes(result: Result) -> str:
     last = result.values["slope"].shape[-1] - 1
-    signs = [number.sign() for number in named(result.select(query=last), "slope").values()]
-    more, less = signs.count(1), signs.count(-1)
+    at_last = result.select(query=last)
+    sure, slope = discovered(at_last, Condition("slope", 0, "apart")).sure, at_last.values["slope"]
+    more, less = (int((sure & side).sum()) for side in (slope > 0, slope < 0))
     if not more + less:
         return ""
     return (
-        f"On random tokens, {of_all(more, len(signs)).lower()} give"
+        f"On random tokens, {of_all(more, int(np.isfinite(slope).sum())).lower()} give"
         f"{'' if more > 1 else 's'} more to recent keys from position {last}, and {less} less."
     )
 
 
 def _exponents(result: Result) -> str:
     values = result.values["norm_exponent"]
-    falls = [
-        float(value)
-        for head, value in enumerate(values)
-        if number_of(result, "norm_exponent", head).sign() < 0
-    ]
+    falls = values[discovered(result, Condition("norm_exponent", 0, "below")).sure].tolist()
     if not falls:
         return ""
     return (

@@ -12,12 +12,15 @@ from poskernel_core.analyses.claims import (
     Rules,
     heads_at,
     most,
-    named,
     number_of,
     of_all,
     param,
     spoken,
     who,
+)
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
 )
 from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
 from poskernel_core.analyses.rotary.formulas import BANDS
@@ -34,7 +37,8 @@ def wavelength(head: Head) -> Iterator[Claim]:
         length = brief(head.result.values["wavelength"][head.place[:1]][top])
         second = brief(np.nanmax(np.delete(swing, top[0]), initial=0.0))
         text = f"{{it}} is moved most by the wavelength of {counted(length, 'token')}: its swing is"
-        text += f" {brief(swing[top])} nats, the next largest {second}"
+        text += f" {(first := brief(swing[top]))} nats"
+        text += f", the next largest {second}" if second != first else ""
         yield Claim("wavelength", text, head.number("swing", *top))
 
 
@@ -67,15 +71,15 @@ def _mean_shares(result: Result) -> str:
 
 
 def _weights(result: Result) -> str:
-    weights = {band: named(result, f"{band}_weight") for band in BANDS}
     short, middle, long = (
-        sum(number.sign(HALF) > 0 for number in weights[band].values()) for band in BANDS
+        discovered(result, Condition(f"{band}_weight", HALF)).count for band in BANDS
     )
+    known = int(np.isfinite(result.values["short_weight"]).sum())
     if not short + middle + long:
         return ""
     return (
         f"Short wavelengths (up to {param(result, 'short'):g} tokens) make half of the swing or "
-        f"more in {of_all(short, len(weights['short'])).lower()}, middle ones in "
+        f"more in {of_all(short, known).lower()}, middle ones in "
         f"{middle}, and long ones in {long}."
     )
 
@@ -113,12 +117,15 @@ def _without(result: Result) -> str:
 
 
 def _distances(result: Result) -> str:
-    distances = named(result, "equivariant_attention_distance")
-    if not (near := sum(number.sign(HALF) < 0 for number in distances.values())):
+    name = "equivariant_attention_distance"
+    near = discovered(result, Condition(name, HALF, "below"))
+    if not near.count:
         return ""
+    known = int(np.isfinite(result.values[name]).sum())
     return (
         "The equivariant kernel predicts more than half of the attention of "
-        f"{of_all(near, len(distances))} (distance below {HALF:g})."
+        f"{of_all(near.count, known)} (distance below {HALF:g}{'; ' * bool(near.unsure)}"
+        f"{near.unsure})."
     )
 
 

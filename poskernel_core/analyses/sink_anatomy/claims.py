@@ -7,6 +7,7 @@ import numpy as np
 from poskernel_core.analyses.claims import (
     ALL_HEADS,
     EFFECT,
+    WEAK,
     Claim,
     Head,
     Number,
@@ -16,9 +17,12 @@ from poskernel_core.analyses.claims import (
     listed,
     number_of,
     param,
-    passing,
     spoken,
     told,
+)
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
 )
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -41,8 +45,10 @@ def finding(result: Result) -> str:
         return ""
     share = number_of(result, "sink")
     text = f"{{it}} gives the first key {share} of its attention"
-    none = at_limit("sink", share, param(result, "threshold"), text, "", "no sink")
-    return told(result, (each for each in none if each.passes == "no")) or spoken(follows)(result)
+    every = at_limit("sink", share, param(result, "threshold"), text, "a sink", "no sink", WEAK)
+    less = [claim for claim in every if claim.passes != "yes"]
+    none = told(result, (claim for claim in less if claim.passes == "no"))
+    return none or spoken(follows)(result) or told(result, less)
 
 
 def follows(head: Head) -> Iterator[Claim]:
@@ -60,7 +66,7 @@ def follows(head: Head) -> Iterator[Claim]:
     if less := _told(down, FOLLOWS):
         text += f", and less {listed(less)}"
     if "start_token" in up and (through := _told(up, THROUGH)):
-        text += f"; the start token acts through {listed(through)}"
+        text += f", where the start token acts through {listed(through)}"
     yield Claim("sink follows", text, largest[0])
 
 
@@ -84,7 +90,7 @@ def _heads(result: Result) -> str:
     if not count:
         return heads_at(result, "sink", "attention to the first key", param(result, "threshold"))
     known = [name for name in FOLLOWS if np.isfinite(result.values[name]).any()]
-    sure = {name: int(passing(result, name, EFFECT)[0].sum()) for name in known}
+    sure = {name: discovered(result, Condition(name, EFFECT)).count for name in known}
     if not any(sure.values()):
         return ""
     parts = [f"{FOLLOWS[name]} in {sure[name] or 'none'}" for name in known]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from poskernel_core.analyses.claims import (
+    WEAK,
     Claim,
     Head,
     Number,
@@ -35,7 +36,7 @@ def first(head: Head) -> Iterator[Claim]:
 
 def _first(head: Head, share: Number) -> Iterator[Claim]:
     text = f"{{it}} gives the first key {share} of its attention"
-    return at_limit("sink", share, head.param("threshold"), text, "a sink", "no sink")
+    return at_limit("sink", share, head.param("threshold"), text, "a sink", "no sink", WEAK)
 
 
 def learned(head: Head) -> Iterator[Claim]:

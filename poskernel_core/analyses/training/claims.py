@@ -3,14 +3,16 @@
 import numpy as np
 
 from poskernel_core.analyses.claims import (
-    CHANCE,
     Rules,
     amount,
     heads_range,
     number_of,
     param,
-    passing,
     who,
+)
+from poskernel_core.analyses.discoveries import (
+    Condition,
+    discovered,
 )
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -41,17 +43,16 @@ def _head(result: Result) -> str:
 
 
 def _heads(result: Result) -> str:
-    rose, fell = passing(result, "change", 0)
     value = result.values["change"].astype(float)
-    changed, known = int(((rose | fell) & (value != 0)).sum()), int(np.isfinite(value).sum())
-    if changed <= CHANCE * known:
+    changed = discovered(result, Condition("change", 0, "apart")).count
+    known = int(np.isfinite(value).sum())
+    if not changed:
         return ""
     place = np.unravel_index(np.nanargmax(np.abs(value)), value.shape)
     most = f"{head_name(int(place[0]), int(place[1]))} (by {brief(value[place])})"
     return (
         f"The {param(result, 'measure')} of {changed} of {counted(known, 'head')} changed "
-        f"{_between(result)} ({brief(CHANCE * known)} would by chance); that of {most} "
-        "changed most."
+        f"{_between(result)}; that of {most} changed most."
     )
 
 

@@ -18,7 +18,7 @@ def copies(head: Head) -> Iterator[Claim]:
         if np.isnan(share.value):
             share, start = head.number("copying_share"), "embedding"
         text = f"{{it}} raises {share} of frequent tokens, as the {start} leaves them"
-        yield from at_limit("copying", share, HALF, text, "copies", "no copying")
+        yield from at_limit("copying", share, HALF, text, "copies")
 
 
 def signed(number: float) -> str:
