@@ -19,6 +19,7 @@ from pages.shared.experiments.random_controls import (
 )
 from pages.shared.jobs import results
 from pages.shared.selection.head_choice import offer_strongest, strongest
+from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table, heads_frame, number_columns
@@ -189,6 +190,12 @@ def page(selection: Selection) -> None:
             "only* means content replaced by its mean, *token only* means without a bias by "
             "distance.",
             icon=":material/info:",
+        )
+    else:
+        st.caption(
+            "*Position only* feeds the positional embeddings without tokens. A head whose position "
+            f"comes through an MLP or an earlier head ({page_link('position_sources', 'Sources')}) "
+            "may lose it then, although position explains its scores on texts."
         )
     if enough_context(selection):
         draw_page(selection, choose_draws(selection, SAMPLES))

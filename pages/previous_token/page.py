@@ -73,7 +73,7 @@ GPT2 = {"model": "gpt2", "revision": "", "checkpoint": "", "context": ""}
 
 
 def ranked_table(ranked: Result, selected: str) -> None:
-    """Draw every head as a row, cleanest first; a click on a row selects the head."""
+    """Draw every head as a row, most attention first; a click on a row selects the head."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     last = ranked.values["profile"].shape[-1] - 1
     back = left.number_input(
@@ -94,9 +94,9 @@ def ranked_table(ranked: Result, selected: str) -> None:
         told = f"mean attention to the token {back} places back"
         numbers |= number_columns({f"P({back})": told}, "%.3f")
     choice_table(rounded_table(table, ranked, named), KEY, select_head, numbers)
-    order = "second / largest, previous-token heads first" if back == 1 else f"P({back})"
     st.caption(
-        f"{counted(len(table), 'head')}, sorted by {order}; scroll for more. Selected: {selected}."
+        f"{counted(len(table), 'head')}, sorted by P({back}); scroll for more. Selected: "
+        f"{selected}."
     )
     errors_line(ranked)
 
@@ -111,10 +111,6 @@ def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
     table = heads_frame(columns)
     if only:
         table = table[table["largest at k"] == back]
-    if back == 1:
-        first = (table["largest at k"] != 1).to_numpy()
-        order = np.lexsort((table["second / largest"].to_numpy(), first))
-        return table.iloc[order]
     return table.sort_values(named, ascending=False)
 
 
