@@ -12,11 +12,13 @@ from pages.interventions.controls import MAX_CHARACTERS, choose_preset
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.metric import draw_metrics
+from pages.shared.cards.plain import say
 from pages.shared.choices.fit import choose_one, fitted_text
 from pages.shared.grid.measure_grid import Extras, draw_heads
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.interventions.presets import Preset
+from poskernel_core.analyses.patching.claims import no_behaviour
 from poskernel_core.analyses.patching.figures import (
     effects_figure,
     parts_figure,
@@ -63,6 +65,9 @@ def draw(selection: Selection) -> None:
     if heads is None:
         return
     _draw_prompts(heads)
+    if why := no_behaviour(heads):
+        say(f"{why} Choose other prompts or answers.")
+        return
     shown = heads.only("effect", "attribution")
     figure, grid = partial(effects_figure, shown), partial(_draw_grid, shown, selection)
     card("patch", figure, shown, words.EFFECTS, f"What each head's {params['what']} carries", grid)

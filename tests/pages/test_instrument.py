@@ -13,6 +13,7 @@ from poskernel_core.engine.plan import plan_of
 from poskernel_core.models.stored import PACKAGED
 from poskernel_core.storage.store import Store
 from tests.support.visit import (
+    LATER,
     cell,
     curve,
     finding_of,
@@ -168,6 +169,7 @@ def find_and_go(page: Page) -> None:
     expect(page.get_by_role("heading", level=1, name="Map")).to_be_visible()
     settle(page)
     assert "attention+sink" in page.url
+    page.wait_for_timeout(LATER)
     page.keyboard.press("/")
     page.keyboard.type("spectr")
     page.keyboard.press("Enter")

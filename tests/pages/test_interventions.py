@@ -96,7 +96,7 @@ def asked() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def show(monkeypatch, asked):
+def show(monkeypatch, asked, computed):
     """Open the page by a link, with nothing computed."""
 
     def note(question: Any, run: Any, params: Params) -> None:

@@ -40,7 +40,7 @@ def test_neurons_and_their_words(show):
     (related,) = (each for each in frames(app, "neuron") if "sign" not in each)
     fire, kept = frames(app, "score (sd)")
     assert sorted(every["sign"], reverse=True) == [*every["sign"]]
-    number = str(headings(app)[[each[:7] for each in headings(app)].index("Neuron ")][7:])
+    (number,) = (each[7:] for each in headings(app) if re.fullmatch(r"Neuron \d+", each))
     assert int(number) not in [*related["neuron"]]
     for table, order in ((fire, -1), (kept, 1)):
         assert sorted(order * table["score (sd)"]) == [*(order * table["score (sd)"])]

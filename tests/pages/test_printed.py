@@ -31,13 +31,13 @@ def sheets(request, shipped, monkeypatch) -> dict[str, Any]:
     """What a quarter of the pages offers as pictures: of the first model, and of demos."""
     found = {}
 
-    def keep(name: str, figure: Any, shown: Any, words: object) -> None:
+    def keep(name: str, figure: Any, shown: Any, *_rest: object) -> None:
         model = shown.result.provenance["model"]
         for mm in WIDTHS:
             for place, sheet in enumerate(card.sheets_of(figure, shown, mm)):
                 found[f"{model} {name} {place} {mm}"] = sheet
 
-    monkeypatch.setattr(card, "_menu", keep)
+    monkeypatch.setattr(card, "_head", keep)
     for page in NAMES[request.param :: 4]:
         for app in (opened(page), opened_as_linked(page)):
             assert [] == [each.value for each in app.exception]

@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from tests.analyses.score_components.test_figures_score_components import made
-from tests.support.bound import figure_on, headings, opened
+from tests.support.bound import figure_on, headings, opened, words
 from tools.recorded import figures_on
 
 LIST = "blue fire water house king garden; blue fire water house king garden; blue fire"
@@ -84,7 +84,7 @@ def test_an_induction_head(computed):
     app = opened("own_text", **asked)
     assert "L3H5: why token 23 looks at token 4" in headings(app)
     found = "what L2H6 wrote there, asked for by what MLP 0 wrote at query 23"
-    assert any(found in each.value.replace("\\", "") for each in app.markdown)
+    assert found in words(app)
     assert {"reasons", "stacks"} <= {*figures_on(app)}
     app = opened("own_text", **asked, against="against another key", other="14")
     assert ([], []) == ([*app.exception], [*app.error])

@@ -124,8 +124,10 @@ def _array(found: dict[str, Any]) -> Any:
 
 
 def headings(app: AppTest) -> list[str]:
-    """The titles of a page's cards."""
-    return [head["title"] for head in heads_of_cards(app)]
+    """The titles of a page's parts and cards, without links."""
+    texts = (each.value.replace("\\", "") for each in app.subheader)
+    parts = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text) for text in texts]
+    return parts + [head["title"] for head in heads_of_cards(app)]
 
 
 def named(link: str) -> str:

@@ -10,12 +10,38 @@ from poskernel_core.common.rounding import brief
 COUNTS = 0.05
 """Smallest share of the difference between two prompts that counts."""
 
+CLEAR = 0.5
+"""Smallest difference of the prompts' metrics, in nats, of which shares are told."""
+
 OF = {"output": "", "pattern": " pattern", "values": " values"}
 """What is put into the other run, after a head's name."""
 
 
+def no_behaviour(result: Result) -> str:
+    """Say why the prompts show no behaviour of which heads could carry a share; empty if they do.
+
+    The clean prompt should prefer its answer, and the changed one clearly less.
+    """
+    if {"clean_metric", "changed_metric"} - result.values.keys():
+        return ""
+    clean, changed = (float(result.values[f"{name}_metric"]) for name in ("clean", "changed"))
+    if param(result, "metric") == "difference" and clean < 0:
+        return (
+            f"The clean prompt prefers the other answer (by {brief(-clean)} nats), so no head can "
+            "carry what these prompts were to show."
+        )
+    if abs(clean - changed) < CLEAR:
+        return (
+            f"The prompts differ by {brief(abs(clean - changed))} nats only (limit {CLEAR:g}): "
+            "shares of so little say nothing about heads."
+        )
+    return ""
+
+
 def finding(result: Result) -> str:
     """Say which head carries most, or what of a head carries it; empty while it forms."""
+    if why := no_behaviour(result):
+        return why
     if has(result, ("part",), "part_effect"):
         return _parts(result)
     if not has(result, ALL_HEADS, "effect", "attribution"):

@@ -2,8 +2,8 @@
 
 from poskernel_core.analyses.interventions.presets import Preset
 
-_OBJECT = "Only the name that acts differs. A model that finds who is left names the other one; a "
-_OBJECT += "small one names who was said last."
+_OBJECT = "Only the name that acts differs. A model that finds who is left names the other one."
+_LAST = "Only the name that acts differs. A small model names who was said last."
 _LIST = "A word changes in a list that repeats: an induction head finds what followed last time."
 _BACK = "Both prompts end with the same token; what follows depends on the one before it."
 
@@ -25,12 +25,12 @@ _SMALL = (
         ("data class", "table class"), (" name", " code"),
     ),
     _pair(
-        "Indirect object: man and user", _OBJECT, "The man and the user came, and the ",
-        ("user gave it to the", "man gave it to the"), (" man", " user"),
+        "Indirect object: man and user", _LAST, "The man and the user came, and the ",
+        ("user gave it to the", "man gave it to the"), (" user", " man"),
     ),
     _pair(
-        "Indirect object: table and file", _OBJECT, "When the table and the file came, the ",
-        ("file gave the name to the", "table gave the name to the"), (" table", " file"),
+        "Indirect object: table and file", _LAST, "When the table and the file came, the ",
+        ("file gave the name to the", "table gave the name to the"), (" file", " table"),
     ),
 )  # fmt: skip
 _USUAL = (
