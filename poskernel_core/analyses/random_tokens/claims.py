@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from poskernel_core.analyses.claims import Rules, number_of, of_all, who
+from poskernel_core.analyses.claims import HALF, Rules, number_of, of_all, param, who
 from poskernel_core.analyses.discoveries import (
     Condition,
     discovered,
 )
+from poskernel_core.analyses.random_tokens.figures import explained
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -20,7 +21,12 @@ def _slope(result: Result, query: int | None = None) -> str:
     slope = number_of(result, "slope", *at)
     if (gives := {1: "more", -1: "less"}.get(slope.sign())) is None:
         return ""
-    query = result.chosen["query"] if query is None else query
+    query = int(result.chosen["query"] if query is None else query)
+    if "pattern" in result.values:
+        keys = np.arange(param(result, "trend_from"), query)
+        row = result.values["pattern"][*at, keys].astype(float)
+        if not explained(keys, row, slope.value) >= HALF:  # one spike tilts a line, too
+            return ""
     return (
         f"On random tokens, {who(result)} gives {gives} to recent keys: from position {query} its "
         f"attention changes by {slope} per key, where a uniform row has "

@@ -73,6 +73,22 @@ def intrinsic_figure(
     return set_title(legend_under_title(figure), title)
 
 
+def explained(keys: Int[np.ndarray, " key"], row: PerKey, slope: float) -> float:
+    """Return the share of a row's variance that its line explains (R²); NaN for an even row."""
+    _, row, line = _line(keys, row, slope)
+    around = float(((row - row.mean()) ** 2).sum())
+    return 1 - float(((row - line) ** 2).sum()) / around if around > 0 else float("nan")
+
+
+def _line(
+    keys: Int[np.ndarray, " key"], row: PerKey, slope: float
+) -> tuple[Int[np.ndarray, " seen"], np.ndarray, np.ndarray]:
+    """Return keys that are not hidden by a window, their attention, and the line."""
+    seen = slice(int(np.argmax(row != 0)), None)
+    keys, row = keys[seen], row[seen]
+    return keys, row, row.mean() + slope * (keys - keys.mean())
+
+
 def _add_trend(
     figure: go.Figure,
     keys: Int[np.ndarray, " key"],
@@ -81,17 +97,12 @@ def _add_trend(
     correlation: float,
     log_y: bool,
 ) -> None:
-    """Draw the fitted line over the keys of the trend, and how well it fits.
-
-    Keys hidden by a window (leading zeros) are left out.
-    """
+    """Draw the fitted line over the keys of the trend, and how well it fits."""
     if not np.isfinite(slope[0]):
         return
-    seen = slice(int(np.argmax(row != 0)), None)
-    keys, row = keys[seen], row[seen]
-    line = row.mean() + slope[0] * (keys - keys.mean())
-    around = float(((row - row.mean()) ** 2).sum())
-    fit = f"R² {1 - float(((row - line) ** 2).sum()) / around:.2f}, " if around > 0 else ""
+    keys, row, line = _line(keys, row, slope[0])
+    share = explained(keys, row, slope[0])
+    fit = "" if np.isnan(share) else f"R² {share:.2f}, "
     ends = slice(None) if log_y else slice(None, None, max(1, len(keys) - 1))
     name = f"slope {measured(*slope)} per token"
     rank = f"{fit}rank correlation {correlation:.2f}".replace("-", "−")

@@ -5,8 +5,14 @@ import pytest
 
 from poskernel_core.analyses.induction import figures as of_induction
 from poskernel_core.analyses.induction.role_maps import row_pattern_figure, row_patterns_figure
-from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
+from poskernel_core.analyses.random_tokens.figures import (
+    explained,
+    intrinsic_figure,
+    norm_figure,
+)
+from poskernel_core.analyses.reading import finding_of
 from poskernel_core.plotting.conditions import measured
+from tests.support.made_findings import made
 from tests.support.made_results import answer, check_curve, named
 
 LENGTH = {"query": 48, "key": 48, "pos": 48}
@@ -118,3 +124,17 @@ def test_small_maps_of_every_head() -> None:
     assert long.values["pattern"][0, 0, 46:48, 2:4].max() == pytest.approx(pooled)
     one = np.nan_to_num(row_pattern_figure(long, 1, 1).data[0].z)
     np.testing.assert_allclose(long.values["pattern"][1, 1], one, rtol=1e-6)
+
+
+def test_a_line_is_told_where_it_explains_half_of_the_row():
+    """One spike near the query tilts a line, too."""
+    line, spike = np.linspace(0.01, 0.03, 50), np.full(50, 0.015)
+    spike[45] = 0.3
+    for row, told in ((line, True), (spike, False)):
+        keys = np.arange(3, 49)
+        slope = np.polyfit(keys, row[3:49], 1)[0]
+        values = {"pattern": row, "slope": slope}
+        at, params = {"layer": 1, "head": 2, "query": 49}, {"trend_from": 3}
+        result = made("random-attention", values, {"slope": 1e-6}, chosen=at, params=params)
+        assert told == (explained(keys, row[3:49], slope) >= 0.5)
+        assert told == ("more to recent keys" in finding_of(result))
