@@ -1,6 +1,7 @@
 """Methods: every definition, and the reproduction ledger."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -210,22 +211,21 @@ def draw_definitions() -> None:
             with st.expander(
                 f"**{method.title}** (`{method.name}`): {method.summary}", expanded=chosen != ALL
             ):
-                _draw(method)
+                st.markdown("\n\n".join(_paragraphs(method)))
 
 
-def _draw(method: Method) -> None:
-    if method.about:
-        st.markdown(method.about)
-    values = "\n".join(f"- {value}" for value in method.values)
-    st.markdown(f"**Values**\n\n{values}")
-    for section in sections(method):
-        st.markdown(section)
+def _paragraphs(method: Method) -> Iterator[str]:
+    yield method.about
+    yield "**Values**\n\n" + "\n".join(f"- {value}" for value in method.values)
+    yield from sections(method)
     if method.params:
-        st.markdown("**Parameters**")
-        columns = ("parameter", "default", "bounds", "meaning")
-        rows = [dict(zip(columns, each, strict=True)) for each in method.params]
-        st.dataframe(rows, hide_index=True, key=f"params-{method.name}")
-    st.code(f"python -m poskernel_core show {method.name} MODEL", language="bash")
+        rows: list[tuple[str, ...]] = [
+            ("**Parameters**", "default", "bounds", "meaning"),
+            ("---",) * 4,
+        ]
+        rows += [tuple(plain(cell).replace("\n", " ") for cell in row) for row in method.params]
+        yield "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    yield f"```bash\npython -m poskernel_core show {method.name} MODEL\n```"
 
 
 PLACE = Place(
