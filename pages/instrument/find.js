@@ -1,9 +1,9 @@
-// Find and go: one field that takes a head, a measure, a page or a known function, and leads there;
-// the slider of the query position; and the list of keys.
+// Find and go: one field that takes a head, a measure, a page, a question or a known function, and
+// leads there; the slider of the query position; and the list of keys.
 
 const MAX_FOUND = 8;
 const KEYS = [
-  ["/", "find a head, measure, page or function"],
+  ["/", "find a head, measure, page, question or function"],
   ["← ↑ → ↓", "another head, in the grid"],
   ["Home, End", "the first or last head of the layer"],
   ["Esc", "close"],
@@ -22,7 +22,10 @@ function foundBy(text, targets, heads) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const rank = ({ name }) => (name.toLowerCase().startsWith(words[0]) ? 0 : 1);
   return targets
-    .filter(({ name, kind }) => words.every((word) => `${name} ${kind}`.toLowerCase().includes(word)))
+    .filter(({ name, kind, also }) => {
+      const text = `${name} ${kind} ${also ?? ""}`.toLowerCase();
+      return words.every((word) => text.includes(word));
+    })
     .sort((a, b) => rank(a) - rank(b))
     .slice(0, MAX_FOUND);
 }

@@ -26,6 +26,7 @@ from pages.shared.selection.functions import functions_of
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
 from pages.shared.selection.selection import Selection
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.errors import PosKernelError
@@ -183,7 +184,7 @@ def _keys(run: RunSpec, skip: int, queries: tuple[int, ...]) -> dict[str, str]:
 
 
 def _targets(selection: Selection) -> Mapping[str, Any]:
-    """Return what the field of the sidebar finds: measures, functions of heads, and pages."""
+    """Return what the field of the sidebar finds: measures, functions, pages, and questions."""
     geometry = selection.located.geometry
     known = functions_of(selection.run, geometry).items()
     return {
@@ -198,6 +199,12 @@ def _targets(selection: Selection) -> Mapping[str, Any]:
             *(
                 {"name": module_of(name).PLACE.title, "kind": "page", "page": name}
                 for name in NAMES
+            ),
+            *(
+                {"name": question.title, "also": question.name, "kind": place.title, "page": name}
+                for name in NAMES
+                for place in (module_of(name).PLACE,)
+                for question in map(ANALYSES.__getitem__, place.questions)
             ),
         ],
     }

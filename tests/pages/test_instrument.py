@@ -163,6 +163,11 @@ def find_and_go(page: Page) -> None:
     expect(page.get_by_text("Nothing of that name here.")).to_be_visible()
     field.fill("induction")  # what heads do is found in the results that come with the model
     expect(page.get_by_role("option").nth(1)).to_have_text(re.compile("score 0.85.*head L18H6"))
+    for typed, found in (("patch", "Heads between two prompts Interventions"),
+                         ("ablate", "Heads ablated on many texts Interventions"),
+                         ("logit", "What makes a token's logit Text")):  # fmt: skip
+        field.fill(typed)
+        expect(page.get_by_role("option", name=found)).to_be_visible()
     field.fill("attention sink")
     expect(page.get_by_role("option").first).to_contain_text("measure")
     page.keyboard.press("Enter")
