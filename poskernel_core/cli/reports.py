@@ -17,7 +17,10 @@ MAX_NUMBERS = 200
 
 
 def summary(result: Result) -> str:
-    """Return a result as text: provenance, finding, and every value, long arrays shortened."""
+    """Return a result as text: provenance, finding, sentences, and every value.
+
+    Long arrays are shortened. Of verdicts, the sentences are all.
+    """
     run = result.provenance
     lines = [
         f"{result.analysis} of {run['model']} on {counted(run['windows'], 'window')} of "
@@ -28,6 +31,11 @@ def summary(result: Result) -> str:
         *filter(None, [quantisation_note(run.get("quantisation", "")), errors_of(result)]),
         *([f"\n{said}"] if (said := finding_of(result)) else []),
     ]
+    for name, texts in result.texts.items():
+        if result.units[name] == "sentence" and any(sentences := texts.ravel().tolist()):
+            lines += [f"\n{name} [{' x '.join(result.axes[name])}]", *filter(None, sentences)]
+    if "verdict" in result.texts:
+        return "\n".join([*lines, "\nthe numbers behind them: --json"])
     for name, texts in result.texts.items():
         if result.units[name] == "name" and texts.ndim == 1:
             lines.append(f"{name}: {'; '.join(filter(None, texts))}")
@@ -47,12 +55,9 @@ def summary(result: Result) -> str:
                 low, high = (float(part[name]) for part in (result.lows, result.highs))
                 lines[-1] += f" (95 %: {low:.4g} to {high:.4g})"
     for name, texts in result.texts.items():
-        if result.units[name] != "name" and texts.size <= MAX_NUMBERS:
+        if result.units[name] not in ("name", "sentence") and texts.size <= MAX_NUMBERS:
             lines.append(f"\n{name} [{' x '.join(result.axes[name])}]")
-            if result.units[name] == "sentence":
-                lines += filter(None, map(str, texts.ravel()))
-            else:  # a row of tokens
-                lines += [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
+            lines += [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
     return "\n".join(lines)
 
 

@@ -90,5 +90,15 @@ def test_tokens_are_spelt():
     result = result.with_text(Value("said", ("line",), "sentence", ""), ["It is so.", "Or not."])
 
     lines = summary(result).splitlines()
-    assert ["", "top [neuron x rank]", "' x' 'y\\n'", "'' 'a'"] == lines[2:6]
-    assert ["", "said [line]", "It is so.", "Or not."] == lines[6:]
+    assert ["", "said [line]", "It is so.", "Or not."] == lines[2:6]
+    assert ["", "top [neuron x rank]", "' x' 'y\\n'", "'' 'a'"] == lines[6:]
+
+
+def test_verdicts_are_sentences():
+    """Of however many heads; their numbers are in other forms."""
+    result = Result("a", {}, {"rank": np.arange(300)}, {"rank": ("head",)}, {}, provenance=RUN)
+    every = [f"L0H{head} looks." for head in range(300)]
+    lines = summary(
+        result.with_text(Value("verdict", ("head",), "sentence", ""), every)
+    ).splitlines()
+    assert ["", "verdict [head]", *every, "", "the numbers behind them: --json"] == lines[2:]
