@@ -96,7 +96,8 @@ def test_tokens_are_spelt():
 
 def test_verdicts_are_sentences():
     """Of however many heads; their numbers are in other forms."""
-    result = Result("a", {}, {"rank": np.arange(300)}, {"rank": ("head",)}, {}, provenance=RUN)
+    rank = {"rank": np.arange(300)}
+    result = Result("a", {}, rank, {"rank": ("head",)}, {"rank": "rank"}, provenance=RUN)
     every = [f"L0H{head} looks." for head in range(300)]
     lines = summary(
         result.with_text(Value("verdict", ("head",), "sentence", ""), every)
