@@ -27,6 +27,7 @@ from poskernel_core.analyses.head_measures.figures import (
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.common.settings import settings
 from poskernel_core.storage.notes import MAX_NOTE, Notes
 
@@ -83,12 +84,26 @@ NO_BREAK_DASH: Final = "\N{WORD JOINER}–\N{WORD JOINER}"
 NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 
 
+FEW: Final = 3
+"""Claims below a verdict that are seen at once."""
+
+SEEN: Final = {
+    "effective token count", "kind of kernel", "half-mass distance", "query variation",
+    "distance to observed attention", "attention entropy", "attention sink",
+    "score variance explained by position", "cost of the kernel alone (estimate)",
+    "copying from the first layer", "attention to the previous token",
+    "attention to far duplicates", "induction score",
+}  # fmt: skip
+"""Measures that are seen at once; the others are in a fold."""
+
+
 def draw_measures(selection: Selection, found: Result) -> None:
-    """Draw all measures of the head as a table."""
+    """Draw the measures of the head as tables, most of them folded."""
     head = selection.of(found)
 
     def draw() -> None:
-        rows = []
+        seen: list[tuple[str, ...]] = []
+        folded: list[tuple[str, ...]] = []
         for title, question, value, rank, unit, kinds in zip(
             head.words("measure"),
             head.words("question"),
@@ -104,8 +119,11 @@ def draw_measures(selection: Selection, found: Result) -> None:
             of = "" if any(kinds) else f" :small[({plain(unit)})]"
             gap = " " if "(" in rank else NO_BREAK
             place = rank.replace(" of ", f"{gap}of{NO_BREAK}").replace("–", NO_BREAK_DASH)
-            rows.append((f"{link}{of}", plain(value), place))
-        markdown_table(("Measure", "Value", "Rank"), rows)
+            (seen if title in SEEN else folded).append((f"{link}{of}", plain(value), place))
+        names = ("Measure", "Value", "Rank")
+        markdown_table(names, seen)
+        with st.expander(counted(len(folded), "more measure"), key="more-measures"):
+            markdown_table(names, folded)
         errors_line(head)
 
     card(
@@ -160,7 +178,10 @@ def draw_verdict(selection: Selection, found: Result) -> None:
         if claim
         for place in [page_showing(question)]
     ]
-    st.markdown("\n".join(rest))
+    st.markdown("\n".join(rest[:FEW]))
+    if rest[FEW:]:
+        with st.expander(f"What else is known ({len(rest) - FEW})", key="more-claims"):
+            st.markdown("\n".join(rest[FEW:]))
     unknown, key = found.words("unknown"), wanted_key(selection)
     if unknown and not is_wanted(key):
         told = f"Measures not computed yet: {plain(', '.join(unknown))}."

@@ -5,6 +5,8 @@ import re
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages.head.page import SEEN
+from pages.shared.grid.measures import MEASURES
 from poskernel_core.storage.notes import Notes
 from tests.support.bound import choose, fine, opened, press, words
 from tools.recorded import figures_on
@@ -33,7 +35,9 @@ def test_everything_that_is_there(show):
     assert re.search("Measures not computed yet: .*Induction heads", words(app))
     assert "sinks" in figures_on(app)
     assert offers(app)
-    (table,) = (each.value for each in app.markdown if each.value.startswith("| Measure"))
+    table, folded = (each.value for each in app.markdown if each.value.startswith("| Measure"))
+    assert "[attention to the previous token]" not in folded
+    assert {*MEASURES} >= SEEN
     row = next(each for each in table.splitlines() if "attention to the previous token" in each)
     assert re.search(r"0\.\d+\s±\s[\d.]+", row)
     assert re.search("1\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}32", row)
