@@ -320,6 +320,20 @@ def test_a_map_from_query_to_query():
     check(said, "From n = 1 to n = 2", "L3H4 are 0.25 to 0.50 apart")
 
 
+@pytest.mark.parametrize(("error", "told"), [(0.01, True), (0.2, False)])
+def test_a_kernel_and_an_attention_with_other_peaks(error, told):
+    """Said only where each peak can be told from the rest of its curve."""
+    numbers = {"kernel": [0.1, 0.2, 0.7], "observed": [0.1, 0.7, 0.2], "attention_distance": 0.25}
+    errors = {"kernel": error, "observed": error, "attention_distance": 0.01}
+    asked = {"chosen": {"layer": 2, "head": 6}, "params": {"query": 2}}
+    said = said_of("kernel", numbers, errors, **asked)
+    peaks = "; the kernel is largest at the current token, the observed attention 1 token back."
+    assert told == said.endswith(peaks)
+    check(said, "L2H6's mean attention", "near it (limit 0.5)")
+    same = numbers | {"observed": numbers["kernel"]}
+    assert said_of("kernel", same, errors, **asked).endswith("near it (limit 0.5).")
+
+
 def test_pairs_of_kernels():
     """Pairs within a layer count, each once; two pins may be alike."""
     gaps = np.zeros((2, 3, 3))

@@ -24,6 +24,7 @@ from poskernel_core.analyses.claims import (
     has,
     heads_at,
     heads_range,
+    most,
     number_of,
     pairs_apart,
     param,
@@ -111,6 +112,21 @@ def fidelity(head: Head) -> Iterator[Claim]:
         yield Claim("fidelity", text, distance, label, holds, f"{HALF:g}")
 
 
+def _one(result: Result) -> str:
+    """Say how near a head's kernel is, and where both are largest if that differs."""
+    sentence, query = spoken(fidelity)(result), param(result, "query")
+    if not sentence or not has(result, ("key",), "kernel", "observed"):
+        return sentence
+    kernel, observed = (most(result, name) for name in ("kernel", "observed"))
+    if not kernel or not observed or kernel == observed:
+        return sentence
+    by_position, seen = (
+        f"{counted(query - place, 'token')} back" if query > place else "at the current token"
+        for (place,) in (kernel, observed)
+    )
+    return f"{sentence[:-1]}; the kernel is largest {by_position}, the observed attention {seen}."
+
+
 def _kinds(result: Result) -> str:
     mass, last = param(result, "local_share"), counted(param(result, "local_tokens"), "token")
     share = param(result, "uniform_share")
@@ -180,7 +196,7 @@ def look_back(back: int, mass: Number, how: str = "") -> Iterator[Claim]:
 
 RULES: Rules = {
     "etc": _etc,
-    "kernel: attention_distance []": spoken(fidelity),
+    "kernel: attention_distance []": _one,
     "kernel": partial(
         heads_at,
         name="local_mass",
