@@ -9,9 +9,9 @@ TABLE = explained(
     "score at offset 0 (own token) or 1 (previous token) lies above the straight line through its "
     "neighbours; a negative contrast is a dark diagonal, a positive one a bright diagonal. "
     "*Kind*: how a head comes to the previous token. *By position*; by *negative self-attention*, "
-    "which avoids the own token (a dark main diagonal); or as an *aggregator* of what earlier heads "
-    "wrote one token back (a bright first diagonal). *No diagonal stands out* where the second is "
-    "nearly as large as the largest. Click a row to select the head on all pages.",
+    "which avoids the own token (a dark main diagonal); or as an *aggregator* of what earlier "
+    "heads wrote one token back (a bright first diagonal). *No diagonal stands out* where the "
+    "second is nearly as large as the largest. Click a row to select the head on all pages.",
     "ratio",
     "self_contrast",
     "previous_contrast",
