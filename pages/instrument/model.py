@@ -1,6 +1,6 @@
 """Which model is shown: the reader's choice, its checkpoint, and one line on what it is."""
 
-from typing import Any
+from typing import Any, Final
 
 import streamlit as st
 
@@ -16,6 +16,9 @@ from poskernel_core.common.settings import settings
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 
+AWAY: Final = " (on the hub)"
+"""Follows the title of a model that has to be downloaded first."""
+
 
 def choose_model(place: Place) -> Located:
     """Draw the choice of a model and checkpoint, and what the model is.
@@ -28,9 +31,10 @@ def choose_model(place: Place) -> Located:
     asked = model_wanted()
     options = names if asked in names else [*names, asked]
     titles = {each: catalog.title_here(each) for each in options}
+    labels = {each: title + AWAY * (not catalog.is_here(each)) for each, title in titles.items()}
     name: Any = st.selectbox(
         "Model",
-        format_func=lambda each: titles.get(each) or catalog.title_here(each),
+        format_func=lambda each: labels.get(each) or catalog.title_here(each),
         accept_new_options=free,
         help="or type a hub name, directory or GGUF file"
         if free

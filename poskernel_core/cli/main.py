@@ -19,7 +19,7 @@ from poskernel_core.common import plugins
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, StoreFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.specs import model_prefix
-from poskernel_core.models import catalog, hub
+from poskernel_core.models import catalog
 from poskernel_core.models.stored import PACKAGED
 from poskernel_core.storage.store import Store
 
@@ -63,7 +63,7 @@ def list_plugins() -> None:
 
 
 def _state(store: Store, name: str) -> str:
-    if not (hub.commit_here(name, None) or catalog.is_local(name)):
+    if not catalog.is_here(name):
         return "on the hub"
     located = catalog.locate(name)
     if located.away:

@@ -194,6 +194,11 @@ def quantisation_of(name: str) -> str:
         return ""
 
 
+def is_here(name: str) -> bool:
+    """Tell whether a model, or its stored results, can be shown without a download."""
+    return is_local(name) or commit_here(name, None) is not None
+
+
 def is_local(name: str) -> bool:
     """Tell whether a model or its stored results are on this machine (no network needed)."""
     return (
