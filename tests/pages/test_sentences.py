@@ -13,7 +13,9 @@ FILES = sorted(
     for file in (ROOT / folder).rglob("*.py")
     if COMMAND_LINE not in file.parents
 )
-OPTION = re.compile(r"(?<![\w-])--(?!server\.)[a-z]")  # but for those of Streamlit's server
+OPTION = re.compile(
+    r"(?<![\w-])--(?!server\.|no-deps )[a-z]"
+)  # but Streamlit's server's, and pip's
 
 
 def sentences(file: Path) -> list[str]:
