@@ -31,7 +31,8 @@ def choose_model(place: Place) -> Located:
     asked = model_wanted()
     options = names if asked in names else [*names, asked]
     titles = {each: catalog.title_here(each) for each in options}
-    labels = {each: title + AWAY * (not catalog.is_here(each)) for each, title in titles.items()}
+    away = catalog.to_download(options)
+    labels = {each: title + AWAY * (each in away) for each, title in titles.items()}
     name: Any = st.selectbox(
         "Model",
         format_func=lambda each: labels.get(each) or catalog.title_here(each),

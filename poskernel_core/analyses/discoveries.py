@@ -1,8 +1,8 @@
 """Which heads of many pass a limit: lists and counts that hold for all of them together.
 
-Of many heads some pass any limit by chance. A list holds those that pass Benjamini and Hochberg's
-rule (1995) at 5 % and whose own 95 % interval passes, so that at most one in twenty of a list is
-wrong on average; one head alone goes by its own interval.
+Among many heads, a few pass a limit by chance alone. A list holds those that pass Benjamini and
+Hochberg's rule (1995) at 5 % and whose own 95 % interval passes, so that at most one in twenty of a
+list is wrong on average; one head alone goes by its own interval.
 """
 
 from dataclasses import dataclass

@@ -63,7 +63,7 @@ def list_plugins() -> None:
 
 
 def _state(store: Store, name: str) -> str:
-    if not catalog.is_here(name):
+    if catalog.to_download([name]):
         return "on the hub"
     located = catalog.locate(name)
     if located.away:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -194,19 +195,27 @@ def quantisation_of(name: str) -> str:
         return ""
 
 
-def is_here(name: str) -> bool:
-    """Tell whether a model, or its stored results, can be shown without a download."""
-    return is_local(name) or commit_here(name, None) is not None
+def to_download(names: Iterable[str]) -> set[str]:
+    """Return those of several models of which neither weights nor results are on this machine."""
+    stored = stored_models()
+    return {
+        name
+        for name in names
+        if name not in stored and not _has_files(name) and commit_here(name, None) is None
+    }
 
 
 def is_local(name: str) -> bool:
     """Tell whether a model or its stored results are on this machine (no network needed)."""
+    return _has_files(name) or _results_alone(name) is not None
+
+
+def _has_files(name: str) -> bool:
     return (
         name in BUNDLED_MODELS
         or os.path.isdir(os.path.expanduser(name))
         or gguf.is_gguf(name.strip())
         or packaged_file(name) is not None
-        or _results_alone(name) is not None
     )
 
 

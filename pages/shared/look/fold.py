@@ -1,11 +1,10 @@
-"""Folds and menus whose content is made once the reader opens them.
+"""Folds whose content is made once the reader opens them.
 
 A fold that asks for a run whenever it is opened or closed is closed again by the answer to its
 closing, if the reader has opened it anew meanwhile. So the browser alone opens and closes it; what
 is inside asks for itself when it is first seen.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import streamlit as st
@@ -29,15 +28,14 @@ _ASKS = st.components.v2.component(
 )
 
 
-def draw_asking(key: str, filled: bool, note: Callable[[], Any]) -> None:
-    """Draw what asks for the content around it, unless that is ``filled``; ``note`` is called."""
-    _ASKS(key=f"asks-{key}", data={"filled": filled}, on_wanted_change=note)
-
-
 def fold(label: str, key: str, *, wanted: bool = False) -> Any:
     """Draw a fold; return its place once it has been opened or is ``wanted``, else None."""
     unfolded = st.session_state.setdefault(UNFOLDED, set())
     place, filled = st.expander(label, key=key), wanted or key in unfolded
     with place:
-        draw_asking(key, filled, lambda: unfolded.add(key))
+        _ASKS(
+            key=f"asks-{key}",
+            data={"filled": filled},
+            on_wanted_change=lambda: unfolded.add(key),
+        )
     return place if filled else None

@@ -13,10 +13,7 @@ from poskernel_core.analyses.claims import (
     param,
 )
 from poskernel_core.analyses.comparison.figures import pin_labels
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.kernels.distances import KernelDistancesParams
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS

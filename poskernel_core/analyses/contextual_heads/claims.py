@@ -20,11 +20,7 @@ from poskernel_core.analyses.claims import (
     who,
 )
 from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    Heads,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, Heads, discovered
 from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import TRACE, brief, counted

@@ -13,10 +13,7 @@ from poskernel_core.analyses.claims import (
     of_all,
     who,
 )
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.foreseen.formulas import ENOUGH
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief

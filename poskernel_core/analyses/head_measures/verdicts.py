@@ -47,16 +47,15 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
     content explains its scores where its share of their variance passes 0.5. Most of its positional
     score comes from one component where that one's share passes 0.5 and all others fail it. The
     mean attention is far from the kernel where the distance of the two passes 0.5, and near it
-    where it fails. A head
-    keeps its reach where both slopes of its dilution fail 0.25, and spreads over all there is where
-    both pass 0.75. A kernel *foresees* attention where the share that falls on 32 keys chosen by it
-    passes 0.5, if these are at most half of the visible keys. A wavelength dominates if its swing
-    is larger than the next largest swing.
+    where it fails. A head keeps its reach where both slopes of its dilution fail 0.25, and spreads
+    over all there is where both pass 0.75. A kernel *foresees* attention where the share that falls
+    on 32 keys chosen by it passes 0.5, if these are at most half of the visible keys. A wavelength
+    dominates if its swing is larger than the next largest swing.
 
     Choices: limits are those of the questions themselves, where these have any. A number
     without an interval passes no limit. Nothing is denied of a measure without a second limit.
-    Measures that the model cannot
-    have, and those of questions that ``unknown`` names, are left out of the sentence.
+    Measures that the model cannot have, and those of questions that ``unknown`` names, are left out
+    of the sentence.
 
     Limits: limits are conventions; a head just below a limit differs little from a head just above
     it. An interval holds for one claim and for texts of one corpus, not for all claims about all

@@ -5,10 +5,7 @@ import math
 import numpy as np
 
 from poskernel_core.analyses.claims import HALF, Rules, number_of, of_all, param, who
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.helix.spec import SHOWN
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief

@@ -33,11 +33,7 @@ from poskernel_core.analyses.claims import (
     told,
     who,
 )
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    Heads,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, Heads, discovered
 from poskernel_core.analyses.kernels.etc import EtcParams
 from poskernel_core.analyses.kernels.formulas import LOCAL_TOKENS, total_variation
 from poskernel_core.common.result import Result

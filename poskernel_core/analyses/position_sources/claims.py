@@ -15,10 +15,7 @@ from poskernel_core.analyses.claims import (
     spoken,
     who,
 )
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.position_sources.formulas import NOISY, POSITIONAL
 from poskernel_core.analyses.position_sources.spec import KINDS
 from poskernel_core.common.result import Result

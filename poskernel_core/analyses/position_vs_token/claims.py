@@ -13,10 +13,7 @@ from poskernel_core.analyses.claims import (
     of_all,
     who,
 )
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.position_vs_token.spec import CONDITIONS
 from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result

@@ -3,10 +3,7 @@
 import numpy as np
 
 from poskernel_core.analyses.claims import HALF, Rules, number_of, of_all, param, who
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.random_tokens.figures import explained
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result

@@ -18,10 +18,7 @@ from poskernel_core.analyses.claims import (
     spoken,
     who,
 )
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.common.result import Result

@@ -20,10 +20,7 @@ from poskernel_core.analyses.claims import (
     spoken,
     told,
 )
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 

@@ -10,10 +10,7 @@ from poskernel_core.analyses.claims import (
     param,
     who,
 )
-from poskernel_core.analyses.discoveries import (
-    Condition,
-    discovered,
-)
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
