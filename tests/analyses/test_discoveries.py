@@ -61,6 +61,20 @@ def test_sides_and_several_conditions():
     assert ([False, True, False, False], 1) == (both.sure[0].tolist(), int(both.open.sum()))
 
 
+def test_of_several_conditions_the_least_sure_counts():
+    """Far above one limit, three errors above the other: that is open among two hundred."""
+    result = passing_by([3.0] + [-9.0] * 199)
+    found = discovered(result, Condition("sink", LIMIT - 0.2), Condition("sink", LIMIT))
+    assert (0, 1) == (found.count, int(found.open.sum()))
+
+
+def test_a_difference_on_either_side_is_twice_as_likely_by_chance():
+    """Three errors: p is 0.012 on one side, 0.024 on both; the smallest of four needs 0.0125."""
+    result = passing_by([3.0, 0.0, 0.0, 0.0])
+    assert 1 == discovered(result, Condition("sink", LIMIT)).count
+    assert 0 == discovered(result, Condition("sink", LIMIT, "apart")).count
+
+
 def test_exact_numbers_and_numbers_without_a_known_error():
     exact = made("sinks", {"sink": [[0.31, 0.3, 0.29]]}, params={"threshold": LIMIT})
     assert [True, True, False] == discovered(exact, Condition("sink", LIMIT)).sure[0].tolist()

@@ -263,6 +263,15 @@ def test_a_wavelength():
     assert "" == said(swings(NAN, NAN, NAN))
 
 
+def test_numbers_that_print_alike_are_not_compared():
+    assert "next largest" not in said(swings(1.5, 1.499, NAN, error=1e-6))
+    assert "the next largest 1.4." in said(swings(1.5, 1.4, NAN, error=1e-6))
+    for gain, told in ((0.001, False), (0.1, True)):
+        found = answer("foreseen-attention", share_32=(0.68, 1e-6), gain_32=(gain, 1e-6),
+                       visible_keys=401.0)  # fmt: skip
+        assert told == ("more than the first 4" in said(found))
+
+
 @pytest.mark.parametrize(("groups", "open_"), [(0, False), (10, False), (2, True)])
 def test_few_groups_claim_little(groups, open_):
     """Five errors above the limit: enough of all samples (1.96) and ten groups, not of two."""

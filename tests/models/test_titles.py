@@ -102,3 +102,12 @@ def test_no_page_calls_it_otherwise(shipped_only, name):
     assert (f"{TITLE} · L16H0 · n = 400" in texts) == (menu.value == NAME)  # else one is lent
     assert NAME not in texts
     assert TITLE in texts
+
+
+def test_models_to_download_are_marked_in_the_menu(shipped, monkeypatch):
+    assert {"nobody/nothing"} == catalog.to_download(
+        ["demo-gpt2", "smollm2-135m", "nobody/nothing"]
+    )
+    monkeypatch.setattr(catalog, "to_download", lambda names: {"demo-rotary"} & {*names})
+    marked = [each for each in bound(opened_as_linked())["model"].options if "on the" in each]
+    assert ["demo-rotary (on the hub)"] == marked
