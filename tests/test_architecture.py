@@ -8,7 +8,7 @@ import re
 import plotly.graph_objects as go
 
 from poskernel_core.analyses import find
-from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.api import run_pass
 from poskernel_core.common.specs import CorpusSpec, Execution, Request
 from poskernel_core.data.corpora import token_windows

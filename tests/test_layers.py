@@ -29,7 +29,7 @@ TORCH = {"forward", "statistics", "passes", "objects"}
 """The stages whose modules may import torch; of the analyses, ``experiment`` alone."""
 LIGHT = (
     "engine.engine", "engine.worker", "models.catalog", "data.corpora", "analyses", "cli.main",
-    "api", "storage.archive", "analyses.drawing", "export.files", "ledger.compare",
+    "api", "storage.archive", "analyses.views", "export.files", "ledger.compare",
 )  # fmt: skip
 HEAVY = ("torch", "transformers", "transformer_lens", "datasets", "scipy", "streamlit", "pandas")
 FILES = {

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.position_vs_token import captions as words
-from pages.shared.cards.card import card
-from pages.shared.cards.figure import all_of, chart, charts
+from pages.shared.cards.figure import chart
 from pages.shared.cards.metric import draw_metrics
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import choose_one, fitted
 from pages.shared.experiments.random_controls import (
     Draws,
@@ -23,21 +22,14 @@ from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table, heads_frame, number_columns
-from poskernel_core.analyses.position_vs_token.figures import (
-    condition_map_figure,
-    look_back_figure,
-    pattern_conditions_figure,
-    position_zero_figure,
-    score_conditions_figure,
-)
 from poskernel_core.analyses.position_vs_token.spec import (
-    CONDITIONS,
     PositionVsToken,
     PositionVsTokenParams,
     PositionZero,
     PositionZeroParams,
 )
 from poskernel_core.analyses.random_tokens.params import SAMPLES
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_text
 
@@ -86,14 +78,13 @@ def _table(parts: Result) -> pd.DataFrame:
 
 def draw_look_back(parts: Result, selection: Selection) -> None:
     """Draw the offsets at which heads look back, and the selected head's diagonals."""
-    shown = parts.only("largest_offset", "largest_mass", "first_mass", "profile")
-    figure = partial(look_back_figure, parts, selection.layer, selection.head)
+    answer = parts.only("largest_offset", "largest_mass", "first_mass", "profile")
 
     def draw() -> None:
-        look_back_table(shown, selection.cell)
-        chart("look-back", figure, titled=True)
+        look_back_table(answer, selection.cell)
+        chart("look-back", partial(figure_of, selection.of(answer)), titled=True)
 
-    card("lookback", figure, shown, words.LOOK_BACK, "Look-back heads", draw)
+    show("lookback", answer, "Look-back heads", draw)
 
 
 def draw_first(zero: Result, parts: Result, selection: Selection) -> None:
@@ -121,9 +112,7 @@ def draw_first(zero: Result, parts: Result, selection: Selection) -> None:
     draw_metrics(
         [(case, text, told) for case, text in zip(zero.words("cases"), texts, strict=True)]
     )
-    figure = partial(position_zero_figure, zero, layer, head)
-    shown = zero.select(layer=layer, head=head)
-    card("zero", figure, shown, words.FIRST)
+    show("zero", zero.select(layer=layer, head=head))
 
 
 PLACE = Place(
@@ -142,15 +131,10 @@ def draw_head(parts: Result, selection: Selection, query: int) -> None:
     row = one.select(query=query)
     left, right = st.columns(2)
     with left:
-        figure = partial(score_conditions_figure, parts, selection.layer, selection.head, query)
-        card("scores", figure, row.only("score"), words.SCORES)
+        show("scores", row.only("score"))
     with right:
-        figure = partial(pattern_conditions_figure, parts, selection.layer, selection.head, query)
-        card("attention", figure, row.only("pattern"), words.CONDITIONS)
-    one_map = partial(condition_map_figure, parts, selection.layer, selection.head)
-    maps = {f"map-{number}": partial(one_map, number) for number in range(len(CONDITIONS))}
-    patterns, title = one.only("pattern"), f"Mean patterns of {selection.cell}"
-    card("maps", all_of(maps), patterns, words.MAPS, title, partial(charts, maps, square=True))
+        show("attention", row.only("pattern"))
+    show("maps", one.only("pattern"), f"Mean patterns of {selection.cell}")
 
 
 def draw_page(selection: Selection, draws: Draws) -> None:

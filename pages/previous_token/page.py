@@ -9,9 +9,9 @@ import streamlit as st
 
 from pages.previous_token import captions as words
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.one_head import draw_profile
 from pages.shared.cards.rest import rest
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import choose_one, fitted, fitted_flag
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import head_link, page_address
@@ -29,18 +29,14 @@ from pages.shared.tables.tables import (
 )
 from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
-from poskernel_core.analyses.previous_token.figures import (
-    STAGE_TITLES,
-    scores_figure,
-    stage_figure,
-    table_figure,
-)
 from poskernel_core.analyses.previous_token.spec import (
     PreviousToken,
     PreviousTokenParams,
     Stages,
     StagesParams,
 )
+from poskernel_core.analyses.previous_token.views import STAGES
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
@@ -175,13 +171,12 @@ def draw_stages(selection: Selection) -> None:
     zoom = choose_zoom(len(found.values["score"]))
     for whole in (True, False) if zoom is not None else (True,):
         name = "whole" if whole else "window"
-        stage = partial(stage_figure, found, zoom=zoom, whole=whole)
-        figures = {f"{name}-{each}": partial(stage, name=each) for each in STAGE_TITLES}
+        stage = partial(figure_of, found, zoom=zoom, whole=whole)
+        figures = {f"{name}-{each}": partial(stage, stage=each) for each in STAGES}
         title = "The whole text"
         if zoom is not None and not whole:
             title = f"Positions {zoom[0]} to {zoom[1] - 1}"
-        draw = partial(charts, figures)
-        card(f"stages-{name}", all_of(figures), found, words.STAGES, title, draw)
+        show(f"stages-{name}", found, title, figures=figures)
 
 
 PLACE = Place(
@@ -206,8 +201,8 @@ def draw_ranking(selection: Selection, ranked: Result) -> None:
         f"{'has' if count == 1 else 'have'} the previous token as "
         f"{'its' if count == 1 else 'their'} largest diagonal{rest}."
     )
-    figure, draw = partial(table_figure, ranked), partial(ranked_table, ranked, selection.cell)
-    card("ranking", figure, ranked, words.TABLE, "Heads by their diagonals", draw)
+    draw = partial(ranked_table, ranked, selection.cell)
+    show("ranking", ranked, "Heads by their diagonals", draw)
     published_table(selection.run.model.name)
 
 
@@ -235,8 +230,7 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
             "self_contrast",
             "previous_contrast",
         )
-        figure = partial(scores_figure, scores, "", reach)
-        card("scores", figure, scores, words.SCORES, "Mean raw score by offset")
+        show("scores", scores, "Mean raw score by offset", reach=reach)
 
 
 def page(selection: Selection) -> None:

@@ -1,20 +1,16 @@
 """What is said of a head: the claims of all topics in one order; and the finding of a result.
 
 The verdict, the list below it, gallery, notebook and command line print a reading and decide
-nothing. ``claims.py`` of a topic has ``RULES`` or ``finding(result)``, and ``CLAIMS`` by question
-if its answers say something of every head.
+nothing. ``views.py`` of a topic has ``CLAIMS`` by question if its answers say something of every
+head.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Final
 
-from poskernel_core.analyses.base import Question
-from poskernel_core.analyses.claims import Claim, Head, capital, listed, said
+from poskernel_core.analyses.claims import Claim, Head, capital, listed
+from poskernel_core.analyses.views import topic
 from poskernel_core.common.result import Result
 
 WHERE: Final = ("sink", "learned sink", "look back", "duplicates")
@@ -116,22 +112,6 @@ def _order(claim: Claim) -> tuple[int, float, int]:
 
 def claims_of(result: Result, *place: int) -> Iterator[Claim]:
     """Yield what one answer says of a head: at a place in an answer about all heads."""
-    if (topic := _topic(result.analysis)) is not None:
-        for claims in getattr(topic, "CLAIMS", {}).get(result.analysis, ()):
+    for module in (topic(result.analysis, "views"), topic(result.analysis, "claims")):
+        for claims in getattr(module, "CLAIMS", {}).get(result.analysis, ()):
             yield from claims(Head(result, place))
-
-
-def finding_of(result: Result) -> str:
-    """Return what a result, or a part of it, shows, in a sentence; empty if it supports none."""
-    if (topic := _topic(result.analysis)) is None:
-        return ""
-    return said(result, topic.RULES) if hasattr(topic, "RULES") else str(topic.finding(result))
-
-
-@cache
-def _topic(question: str) -> ModuleType | None:
-    """Return the module with the claims of a question's topic, if it has one."""
-    if question not in Question.questions:
-        return None
-    name = f"{type(Question.questions[question]).__module__.rpartition('.')[0]}.claims"
-    return import_module(name) if find_spec(name) is not None else None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, texts_of
 from poskernel_core.export.files import typed_start

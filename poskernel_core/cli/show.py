@@ -12,7 +12,7 @@ import click
 
 from poskernel_core import analyses
 from poskernel_core.analyses.definitions import method_of
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.api import build_request, looked_at
 from poskernel_core.cli.grammar import Command, Commands, Option, option
 from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options
@@ -119,7 +119,7 @@ def show(
     if npz is not None:
         write_file(npz, to_npz(result))
     if html is not None:
-        from poskernel_core.analyses.drawing import figure_of
+        from poskernel_core.analyses.views import figure_of
 
         code = continuation(result)
         write_file(html, to_html([figure_of(result)], result, result.analysis, code=code))

@@ -17,7 +17,7 @@ from jinja2 import Environment, Template
 
 from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import BESIDE, NPZ, TOKENS, Result
 from poskernel_core.common.rounding import counted

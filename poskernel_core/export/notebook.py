@@ -13,8 +13,7 @@ from uuid import uuid4
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from poskernel_core.analyses.drawing import figure_of
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import figure_of, finding_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.continuation import continuation

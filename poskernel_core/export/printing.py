@@ -16,7 +16,7 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result

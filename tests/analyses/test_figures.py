@@ -17,13 +17,12 @@ from poskernel_core.analyses.bag import figures as bag
 from poskernel_core.analyses.bag.quality import quality_figure
 from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.dilution import figures as dilution
-from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.foreseen.figures import cache_figure
 from poskernel_core.analyses.induction import figures as induction
 from poskernel_core.analyses.interventions import figures as interventions
-from poskernel_core.analyses.position_vs_token import figures as position
 from poskernel_core.analyses.rotary import figures as rotary
 from poskernel_core.analyses.training import figures as training
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from tests.support.made_results import answer
 
@@ -206,16 +205,15 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
     ("place-and-content", HEAD, figure_of, [], {
         "place": "place_share", "content": "content_share", "both": "both_share",
         "covariance": "covariance_share"}),
-    ("position-vs-token", {}, position.score_conditions_figure, [1, 2, 8], {
-        f"conditions {place}": f"score {place} 1 2 8" for place in range(3)}),
-    ("position-vs-token", {}, position.pattern_conditions_figure, [1, 2, 8], {
-        f"conditions {place}": f"pattern {place} 1 2 8" for place in range(3)}),
-    ("position-vs-token", {}, position.look_back_figure, [1, 2], {
-        f"conditions {place}": f"profile {place} 1 2" for place in range(3)}),
-    ("position-vs-token", {}, position.condition_map_figure, [1, 2, 0], {"": "pattern 0 1 2"}),
-    ("position-zero", {}, position.position_zero_figure, [1, 2], {
-        "cases 0": "last_row 0 1 2", "cases 2": "last_row 2 1 2", "[B]: cases 2": "last_row 2 1 2 2"
-    }),
+    ("position-vs-token score", HEAD | {"query": 8}, figure_of, [], {
+        f"conditions {place}": f"score {place}" for place in range(3)}),
+    ("position-vs-token pattern", HEAD | {"query": 8}, figure_of, [], {
+        f"conditions {place}": f"pattern {place}" for place in range(3)}),
+    ("position-vs-token profile largest_offset", HEAD, figure_of, [], {
+        f"conditions {place}": f"profile {place}" for place in range(3)}),
+    ("position-vs-token pattern", HEAD | {"condition": 0}, figure_of, [], {"": "pattern"}),
+    ("position-zero", HEAD, figure_of, [], {
+        "cases 0": "last_row 0", "cases 2": "last_row 2", "[B]": "last_row 2"}),
     ("rotary-spectrum", HEAD, figure_of, [], {
         "amplitude": "amplitude", "swing": "swing", "phase": "phase"}),
     ("rotary-spectrum", HEAD, rotary.usage_figure, [], {"usage": "usage"}),
@@ -233,15 +231,17 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
     ("over-training", {}, training.curves_figure, [["L0H1", "L1H2"]], {
         "L0H1": "measure 0 1", "L1H2": "measure 1 2"}),
 ]  # fmt: skip
-"""A question, what is chosen of its answer, a figure, the figure's choices, and what each trace
-shows (a value, and the places that are fixed in it), by how the trace's name begins.
+"""A question (and its values, unless it is all), what is chosen of its answer, a figure, the
+figure's choices, and what each trace shows (a value, and the places that are fixed in it), by how the
+trace's name begins.
 """
 
 
 @pytest.mark.parametrize("case", FIGURES, ids=lambda case: f"{case[0]} {case[2].__name__}")
 def test_each_name_belongs_to_its_value(case) -> None:
     name, chosen, draw, choices, values = case
-    found = made(name).select(**chosen)
+    question, *names = name.split()
+    found = made(question).only(*names or made(question).values).select(**chosen)
     names = look_at(found, draw(found, *choices))
     for start, value in values.items():
         assert value == next(one for name, one in names.items() if name.startswith(start)), start

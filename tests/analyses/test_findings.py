@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.common.result import NORMAL
 from poskernel_core.engine.provenance import from_entry
 from poskernel_core.models.stored import RESULTS

@@ -12,7 +12,8 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.claims import Head
 from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
 from poskernel_core.analyses.kernel_only.spec import EXACT
-from poskernel_core.analyses.reading import CLAUSES, finding_of, read
+from poskernel_core.analyses.reading import CLAUSES, read
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.api import build_request
 from poskernel_core.common.result import Result, texts_array
 from poskernel_core.models.stored import RESULTS

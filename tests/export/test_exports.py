@@ -14,7 +14,7 @@ import pytest
 
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.cli.reports import summary
 from poskernel_core.common.result import BESIDE, NPZ, Result, Value
 from poskernel_core.export import files

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import poskernel_core as pk
-from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.specs import CorpusSpec

@@ -10,7 +10,7 @@ import poskernel_core as pk
 from pages import NAMES
 from poskernel_core.analyses.comparison.pins import read_pins
 from poskernel_core.analyses.comparison.spec import told_together
-from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.engine.provenance import from_entry, to_entry
 from poskernel_core.export import files
 from poskernel_core.models import catalog

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 import pytest
 
 from poskernel_core import analyses
-from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.plotting.parts import query_of
 from tests.support import made_results
 
@@ -15,16 +15,6 @@ def test_every_value_alone_is_drawn(name):
     result = made_results.answer(name, sizes={"component": 2} if name == "near-kernels" else None)
     for value in result.values:
         assert isinstance(figure_of(result.only(value)), go.Figure), value
-
-
-def test_a_fault_of_a_figure_is_not_hidden_by_curves(monkeypatch):
-    """Where the whole answer is there."""
-    result = made_results.answer("position-vs-token")
-    broken = lambda *_: {}["a fault"]  # noqa: E731
-    monkeypatch.setattr(analyses.find(result.analysis), "beside", lambda *_: broken)
-    with pytest.raises(KeyError, match="a fault"):
-        figure_of(result)
-    assert figure_of(result.only("score")).data
 
 
 def test_a_row_whose_last_key_gets_nothing_is_titled_by_its_query():

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from poskernel_core.analyses import find
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.common.result import NORMAL, Result, texts_array
 
 INSIDE = 0.99 * NORMAL

@@ -57,7 +57,6 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
             position 0, to be compared with $P(1)$: the exception of position 0
     """)
     texts = outputs("conditions [condition], name: the three runs")
-    figure = "conditions_figure"
     precomputed = "experiments"
     runs = "position_vs_token"
 
@@ -101,7 +100,6 @@ class PositionZero(Sampled[PositionZeroParams]):
         candidate_attention [case layer head], share of attention: its attention to ``[B]``
     """)
     texts = outputs("cases [case], name: the three cases")
-    figure = "zero_figure"
     precomputed = "experiments"
     ignores = Sampled.ignores | {"start_token"}
     runs = "position_zero"

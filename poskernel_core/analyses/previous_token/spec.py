@@ -160,7 +160,6 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             head attends to the token before.
     """)
     continued = "profile"
-    figure = "ranking_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES
 
@@ -289,7 +288,6 @@ class Stages(Analysis[StagesParams]):
             those before a sliding window)
         pattern [query key], share of attention: the softmax of its rows
     """)
-    figure = "stages_figure"
     ignores = KEPT_QUERIES | OWN_PASS | {"corpus", "windows", "seed"}
 
     def with_params(self, run: RunSpec, params: StagesParams) -> RunSpec:

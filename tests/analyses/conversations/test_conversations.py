@@ -15,7 +15,7 @@ from poskernel_core.analyses.conversations.experiment import (
     classified,
     shares,
 )
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.api import build_request
 from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.specs import CorpusSpec

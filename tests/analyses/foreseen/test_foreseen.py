@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 import poskernel_core as pk
 from poskernel_core.analyses import find
-from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.foreseen import formulas
 from poskernel_core.analyses.foreseen.formulas import WAYS
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.specs import ALL_GATHERED, RunSpec
 from tests.support import builders
 from tests.support import oracles_foreseen as oracle

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.rounding import counted
 from tests.support import builders
 from tests.support.passes import loaded

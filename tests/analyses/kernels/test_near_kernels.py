@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses import find
-from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.kernels.near import NearKernels, classical_scaling, stress
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.engine.engine import describe_run
 from tests.support import oracles
 from tests.support.made_results import result

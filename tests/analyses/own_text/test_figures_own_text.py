@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.own_text import figures as draw
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import texts_array
 from tests.support.made_results import result
 

@@ -3,7 +3,7 @@
 import pytest
 
 from poskernel_core.analyses.patching.claims import CLEAR
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from tests.support.made_findings import check, made
 
 EFFECTS = {"effect": [[0.7, 0.1]], "attribution": [[0.6, 0.1]]}

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.previous_token.figures import scores_figure
 from poskernel_core.analyses.previous_token.spec import read_kind
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.specs import BAND
 from tests.analyses.previous_token.test_previous_token import different, ranked
 from tests.support import builders
@@ -112,7 +112,7 @@ def test_the_kink_is_measured_against_the_straight_line():
         coordinates={"band": OFFSETS},
     )
     found.errors["score_profile"] = np.full((1, 1, 13), 0.05)
-    figure = scores_figure(found.select(layer=0, head=0), "kink", 4)
+    figure = figure_of(found.select(layer=0, head=0), reach=4)
     shown = np.abs(OFFSETS) <= 4
     middle = score[shown] - score[shown].mean()
 

@@ -10,7 +10,7 @@ from poskernel_core.analyses.random_tokens.figures import (
     intrinsic_figure,
     norm_figure,
 )
-from poskernel_core.analyses.reading import finding_of
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.plotting.conditions import measured
 from tests.support.made_findings import made
 from tests.support.made_results import answer, check_curve, named

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from poskernel_core.analyses.drawing import figure_of
 from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows
 from poskernel_core.analyses.sink_anatomy.formulas import (
     FACTORS,
@@ -21,6 +20,7 @@ from poskernel_core.analyses.sink_anatomy.formulas import (
     subsets,
 )
 from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.engine.engine import describe_run
 from tests.support import oracles
 from tests.support import oracles_sink_anatomy as oracle

@@ -5,8 +5,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
-from poskernel_core.analyses.drawing import figure_of
-from poskernel_core.analyses.reading import finding_of, read
+from poskernel_core.analyses.reading import read
+from poskernel_core.analyses.views import figure_of, finding_of
 from poskernel_core.analyses.writing.figures import by_key_figure
 from poskernel_core.analyses.writing.spec import HeadWrites, LogitContributions
 from tests.support.made_findings import check, found, made

@@ -1,0 +1,108 @@
+"""Figures of a result's values: units, errors, names of places and axis titles come from it.
+
+A picture is one call, or a few lines that go on with the figure that a call returns.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.analyses.base import Question
+from poskernel_core.analyses.claims import capital
+from poskernel_core.common.heads import head_name
+from poskernel_core.common.result import Result
+from poskernel_core.plotting.curves import Look, add_by_offset, curves, look
+from poskernel_core.plotting.head_map import head_map, share_map
+from poskernel_core.plotting.layout import legend_under_title, style
+
+AXES = {
+    "key": ("key position i (tokens)", "key %{x}"),
+    "query": ("query position n (tokens)", "query %{x}"),
+    "offset": ("offset k = n − i (tokens)", "offset %{x}"),
+    "pos": ("position (tokens)", "position %{x}"),
+    "step": ("training step", "step %{x:,}"),
+}
+"""The title of each axis, and its place in hover texts."""
+DENSE = 13
+"""Up to so many places of an axis have a tick each."""
+Rows = Mapping[str, tuple[np.ndarray, np.ndarray | None]]
+
+
+def names_along(result: Result, axis: str) -> Sequence[str]:
+    """Return the names of the places along an axis; of a chosen place, its name alone."""
+    declared = Question.questions[result.analysis].texts
+    name = next((text.name for text in declared if text.axes == (axis,)), "")
+    return np.atleast_1d(result.texts[name]).tolist() if name in result.texts else ()
+
+
+def titled(result: Result, title: str) -> str:
+    """Return a title with the chosen places that it names, after the head if one is chosen."""
+    at: dict[str, Any] = dict(result.chosen)
+    at |= {axis: names[0] for axis in at if (names := names_along(result, axis))}
+    head = f"{head_name(at['layer'], at['head'])}: " if {"layer", "head"} <= at.keys() else ""
+    text = title.format_map(at)
+    return head + text if head else capital(text)
+
+
+def unit_of(result: Result, name: str) -> str:
+    """Return the unit of a value, with ± if it has errors: ``score ± 1 s.e. (nats)``."""
+    unit, bracket, rest = result.units[name].partition(" (")
+    return f"{unit}{' ± 1 s.e.' if name in result.errors else ''}{bracket}{rest}"
+
+
+def rows_of(result: Result, name: str, by: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name of each place along a value's first axis, and the value and its error."""
+    names = names_along(result, by)
+    errors = result.errors.get(name, [None] * len(result.values[name]))
+    for place, pair in enumerate(zip(result.values[name], errors, strict=True)):
+        yield names[place] if names else f"{by} {place}", *pair
+
+
+def lines(
+    result: Result, name: str, *, over: str, by: str, looks: Sequence[Look] = (), band: bool = True
+) -> go.Figure:
+    """Draw a value over an axis, a line per place along ``by``; no keys after a chosen query."""
+    stop = result.chosen["query"] + 1 if over == "key" and "query" in result.chosen else None
+    rows: Rows = {
+        each: (value[:stop], None if error is None else error[:stop])
+        for each, value, error in rows_of(result, name, by)
+    }
+    x = result.coordinates.get(over, np.arange(result.values[name].shape[-1]))[:stop]
+    return draw_lines(x, rows, over=over, unit=unit_of(result, name), looks=looks, band=band)
+
+
+def draw_lines(
+    x: np.ndarray,
+    rows: Rows,
+    *,
+    over: str,
+    unit: str,
+    looks: Sequence[Look] = (),
+    band: bool = True,
+) -> go.Figure:
+    """Draw rows over an axis by its name; over offsets, points on stems."""
+    looks = looks or [look(place) for place in range(len(rows))]
+    title, where = AXES.get(over, (over, f"{over} %{{x}}"))
+    if over == "offset":
+        add_by_offset(figure := go.Figure(), x, rows, looks)
+        legend_under_title(style(figure, x_title=title, y_title=unit))
+    else:
+        figure = curves(x, rows, x_title=title, y_title=unit, where=where, looks=looks, band=band)
+        figure.update_xaxes(dtick=1 if len(x) <= DENSE else None)
+    if unit.startswith(("share", "probability")):
+        figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def heads(result: Result, name: str, *, told: str = "", **cells: Any) -> go.Figure:
+    """Draw a value per head; ``told`` is what hover adds to it."""
+    value, error = result.values[name], result.errors.get(name)
+    spread = "" if error is None else " ± %{customdata[0]:.2g}"
+    hover = f"{result.units[name]} <b>%{{z:.3f}}</b>{spread}{told}"
+    extra = [0 * value if error is None else error, *cells.pop("extra", ())]
+    if result.units[name].startswith("share"):
+        return share_map(value, told=hover, title="", customdata=np.dstack(extra), **cells)
+    cells |= {"customdata": np.dstack(extra), "colorbar": {"title": result.units[name]}}
+    return head_map(value, told=f"<br>{hover}", **cells)

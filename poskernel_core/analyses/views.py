@@ -1,0 +1,142 @@
+"""What of an answer is drawn, how it is read, and what it shows: one list a topic.
+
+``views.py`` of a topic has ``VIEWS``, by question. Picture, reading and sentence of a result, or of
+any part of it, are each those of the first view that has one and whose values are all there with
+their axes: so narrow shapes stand first. What no view draws, curves by its axes do.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Literal
+
+import plotly.graph_objects as go
+
+from poskernel_core.analyses.base import Question
+from poskernel_core.analyses.claims import said
+from poskernel_core.analyses.pictures import names_along, titled
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.result import Result
+from poskernel_core.plotting.by_axes import by_axes
+from poskernel_core.plotting.layout import set_title
+
+ANY = ("...",)
+"""Whatever axes a value has."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A part of an answer: its picture, how it is read, and what it shows.
+
+    Attributes:
+        shape: the values that it needs, with their axes: ``etc local_mass [layer head], kind []``;
+            ``ratio [...]`` has any axes.
+        draw: a function of a result, and of what a page chooses, that draws it.
+        title: the title of the picture; it can name chosen places: ``scores from {query}``. A
+            chosen head stands before it.
+        says: a function of a result that returns a sentence, or "" where it supports none.
+        reading: how to read the picture, in Markdown.
+        explains: values beside those of the shape whose meaning the reading needs.
+        each: an axis: a picture for each of its places, side by side.
+    """
+
+    shape: str
+    draw: Callable[..., go.Figure] | None = None
+    title: str = ""
+    says: Callable[[Result], str] | None = None
+    reading: str = ""
+    explains: str = ""
+    each: str = ""
+
+    @property
+    def shapes(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The values that it needs, each with its axes."""
+        return _shapes(self.shape)
+
+    @property
+    def values(self) -> list[str]:
+        """The values that it explains."""
+        return [*(name for name, _ in self.shapes), *self.explains.split()]
+
+    def fits(self, result: Result) -> bool:
+        """Return whether a result has what it needs."""
+        return all(
+            name in result.values and axes in (ANY, result.axes[name]) for name, axes in self.shapes
+        )
+
+
+Views = Mapping[str, tuple[View, ...]]
+
+
+@cache
+def _shapes(shape: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    parts = (part.rstrip("]").split("[") for part in shape.split(", "))
+    return tuple((name, tuple(axes.split())) for names, axes in parts for name in names.split())
+
+
+def view_of(result: Result, part: Literal["draw", "says", "reading"]) -> View | None:
+    """Return the first view of a result that has a picture, a sentence, or a reading."""
+    views: Views = getattr(topic(result.analysis, "views"), "VIEWS", {})
+    every = views.get(result.analysis, ())
+    return next((view for view in every if getattr(view, part) and view.fits(result)), None)
+
+
+def figure_of(result: Result, **choices: Any) -> go.Figure:
+    """Return the picture of a result, or of a part of it; ``choices`` are what a page chooses."""
+    view = view_of(result, "draw")
+    if view is None or view.draw is None:
+        return _legacy_figure(result)
+    if view.each:
+        return figure_of(result.select(**{view.each: 0}), **choices)
+    figure = view.draw(result, **choices)
+    return set_title(figure, titled(result, view.title)) if view.title else figure
+
+
+def figures_of(result: Result, **choices: Any) -> dict[str, Callable[[], go.Figure]]:
+    """Return what makes the pictures of a result, by the names of the places that they are of."""
+    view = view_of(result, "draw")
+    if view is None or not view.each:
+        return {"": partial(figure_of, result, **choices)}
+    return {
+        name: partial(figure_of, result.select(**{view.each: place}), **choices)
+        for place, name in enumerate(names_along(result, view.each))
+    }
+
+
+def finding_of(result: Result) -> str:
+    """Return what a result, or a part of it, shows, in a sentence; empty if it supports none."""
+    view = view_of(result, "says")
+    if view is not None and view.says is not None:
+        return view.says(result)
+    return _legacy_finding(result)
+
+
+@cache
+def topic(question: str, module: str) -> ModuleType | None:
+    """Return a module of a question's topic, if it has one."""
+    if question not in Question.questions:
+        return None
+    name = f"{type(Question.questions[question]).__module__.rpartition('.')[0]}.{module}"
+    return import_module(name) if find_spec(name) is not None else None
+
+
+def _legacy_figure(result: Result) -> go.Figure:
+    question = Question.questions[result.analysis]
+    if not question.figure:
+        return by_axes(result)
+    try:
+        figure: go.Figure = question.beside("figures", question.figure)(result)
+    except (KeyError, BadRequest):
+        if {value.name for value in question.values if not value.optional} <= {*result.values}:
+            raise
+        return by_axes(result)
+    return figure
+
+
+def _legacy_finding(result: Result) -> str:
+    if (module := topic(result.analysis, "claims")) is None:
+        return ""
+    return said(result, module.RULES) if hasattr(module, "RULES") else str(module.finding(result))

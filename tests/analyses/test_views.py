@@ -1,0 +1,65 @@
+"""Every view fits its answer, draws what it names, says nothing that its errors leave open."""
+
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.views import ANY, figure_of, topic, view_of
+from tests.analyses.test_figures import made
+from tests.support.made_findings import check
+
+VIEWS = [
+    (name, view)
+    for name in ANALYSES
+    for view in getattr(topic(name, "views"), "VIEWS", {}).get(name, ())
+]
+IDS = [f"{name}: {view.shape}" for name, view in VIEWS]
+EXACT = {"stages"}
+"""Questions whose numbers have no errors."""
+
+
+def fitting(name, view):
+    """A made answer, at the places where it has the shape that a view needs, and no other value."""
+    part = made(name)
+    for value, axes in view.shapes:
+        for axis in part.axes[value]:
+            if axes != ANY and axis in part.axes[value] and axis not in axes:
+                known = part.coordinates.get(axis)
+                part = part.select(**{axis: 8 if axis == "query" and known is None else
+                                      1 if known is None else int(known[1])})  # fmt: skip
+    part = part.only(*dict(view.shapes))
+    assert view.fits(part), part.axes
+    return part
+
+
+@pytest.mark.parametrize(("name", "view"), VIEWS, ids=IDS)
+def test_a_view(name, view):
+    """Its picture needs what its shape names alone; its sentence has the form of a sentence."""
+    part = fitting(name, view)
+    if view.draw:
+        figure = figure_of(part)
+        assert isinstance(figure, go.Figure)
+        assert figure.data
+    if view.says and (sentence := view.says(part)):
+        check(sentence)
+
+
+@pytest.mark.parametrize(("name", "view"), VIEWS, ids=IDS)
+def test_where_all_errors_are_wide_nothing_is_said(name, view):
+    if not view.says or name in EXACT:
+        return
+    part = fitting(name, view)
+    wide = {value: np.full_like(error, 99.0) for value, error in part.errors.items()}
+    assert wide
+    assert not view.says(replace(part, errors=wide))
+
+
+@pytest.mark.parametrize(("name", "view"), VIEWS, ids=IDS)
+def test_no_view_hides_another(name, view):
+    """Each is the first that fits what it is about."""
+    part = fitting(name, view)
+    for what in ("draw", "says", "reading"):
+        assert not getattr(view, what) or view_of(part, what) is view, what
