@@ -232,8 +232,8 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
         "L0H1": "measure 0 1", "L1H2": "measure 1 2"}),
 ]  # fmt: skip
 """A question (and its values, unless it is all), what is chosen of its answer, a figure, the
-figure's choices, and what each trace shows (a value, and the places that are fixed in it), by how the
-trace's name begins.
+figure's choices, and what each trace shows: a value, and the places that are fixed in it, by how
+the trace's name begins.
 """
 
 
