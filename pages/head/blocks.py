@@ -20,6 +20,7 @@ from pages.shared.cards.one_head import (
     shares_told,
 )
 from pages.shared.cards.plain import plain
+from pages.shared.cards.show import show
 from pages.shared.experiments.conversations import draw_conversation, has_conversations
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
@@ -32,24 +33,21 @@ from poskernel_core.analyses.base import Question
 from poskernel_core.analyses.contextual_heads.denominators import Denominators
 from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.analyses.conversations.spec import Conversations
-from poskernel_core.analyses.headvis.figures import examples_table, sharpest
 from poskernel_core.analyses.headvis.spec import HeadExamples
+from poskernel_core.analyses.headvis.views import sharpest
 from poskernel_core.analyses.induction.figures import head_scores_figure
 from poskernel_core.analyses.induction.spec import InductionScores
-from poskernel_core.analyses.kernel_only.figures import cost_figure
 from poskernel_core.analyses.kernel_only.spec import KernelOnlyCost
 from poskernel_core.analyses.kernels.kernel import PositionalKernel
-from poskernel_core.analyses.place_and_content.figures import place_and_content_figure
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent
 from poskernel_core.analyses.position_sources.figures import bars_figure
 from poskernel_core.analyses.position_sources.spec import PositionSources
 from poskernel_core.analyses.previous_token.spec import PreviousToken
-from poskernel_core.analyses.score_shares.figures import score_shares_figure
 from poskernel_core.analyses.score_shares.spec import ScoreShares
-from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows, sink_anatomy_figure
 from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy
-from poskernel_core.analyses.sinks.figures import sinks_figure
+from poskernel_core.analyses.sink_anatomy.views import arrangement_rows
 from poskernel_core.analyses.sinks.spec import AttentionSinks
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.analyses.writing.figures import copying_figure
 from poskernel_core.analyses.writing.spec import Copying
 from poskernel_core.common.result import Result
@@ -132,22 +130,30 @@ def _figure(
     return draw
 
 
+def _part(name: str, title: str, *values: str) -> Callable[[Result, Selection], None]:
+    """Return what draws a card of the head's values, all of them by default."""
+
+    def draw(answer: Result, selection: Selection) -> None:
+        head = selection.of(answer)
+        show(name, head.only(*values) if values else head, title)
+
+    return draw
+
+
 def _anatomy(found: Result, selection: Selection) -> None:
     head = selection.of(found)
     if reason := str(head.texts["reason"]):
         st.caption(f"{selection.cell} has {reason} of its attention.")
         return
-    figure = partial(sink_anatomy_figure, head)
 
     def draw() -> None:
-        chart("anatomy", figure)
+        chart("anatomy", partial(figure_of, head))
         markdown_table(
             ("Two front tokens (position ids)", "Attention to the first", "To the second"),
             arrangement_rows(head),
         )
 
-    title = f"What makes the first key a sink of {selection.cell}"
-    card("anatomy", figure, head, words.ANATOMY, title, draw)
+    show("anatomy", head, f"What makes the first key a sink of {selection.cell}", draw)
 
 
 def _additivity(found: Result, selection: Selection) -> None:
@@ -156,26 +162,19 @@ def _additivity(found: Result, selection: Selection) -> None:
 
 
 def _examples(found: Result, selection: Selection) -> None:
-    examples = sharpest(found, selection.layer, selection.head)
+    head = selection.of(found)
 
     def draw() -> None:
-        for each in examples:
+        for each in sharpest(head):
             looking, seen = (marked(*each.around(place)) for place in (each.query, each.key))
             st.markdown(
                 f"{each.attention:.2f} of {looking}  \nto {seen} "
                 f":small[({counted(each.query - each.key, 'token')} back)]"
             )
 
-    card(
-        "examples",
-        partial(examples_table, examples),
-        found.only("max_activation", "mean_max_activation").select(
-            layer=selection.layer, head=selection.head
-        ),
-        words.EXAMPLES,
-        f"Largest attention of {selection.cell}, text by text",
-        draw,
-    )
+    title = f"Largest attention of {selection.cell}, text by text"
+    part, table = head.only("max_activation", "mean_max_activation"), partial(figure_of, head)
+    show("examples", part, title, draw, figures={"": table})
 
 
 def marked(before: str, token: str, after: str) -> str:
@@ -205,26 +204,24 @@ DIAGONALS = Block(
 )  # fmt: skip
 SINKS = Block(
     "sinks", "Sink", "etc_heatmap", AttentionSinks,
-    _figure("sinks", sinks_figure, words.SINKS, "Attention to the first keys", "alpha"),
+    _part("sinks", "Attention to the first keys", "alpha"),
     {"measure": "attention sink"}, precomputed=True,
 )  # fmt: skip
 EXPERIMENTS = (
     Block(
         "shares", "Score variance explained by position", "etc_heatmap", ScoreShares,
-        _figure("shares", score_shares_figure, words.SHARES,
-                "Score variance explained, by query position"),
+        _part("shares", "Score variance explained, by query position"),
         {"measure": "score variance explained by position"},
     ),
     Block(
         "places", PlaceAndContent.title, "explore", PlaceAndContent,
-        _figure("places", place_and_content_figure, words.PLACES,
-                "What decides the scores, by query position"),
+        _part("places", "What decides the scores, by query position"),
         {"arrange": "place and content"},
     ),
     Block(
         "alone", KernelOnlyCost.title, "positional_kernels", KernelOnlyCost,
-        _figure("alone", cost_figure, words.ALONE, "What the model loses", "cost", "exact",
-                "kernel_only_cost", "kernel_only_share"),
+        _part("alone", "What the model loses", "cost", "exact", "kernel_only_cost",
+              "kernel_only_share"),
     ),
     Block(
         "copying", Copying.title, "own_text", Copying,

@@ -1,17 +1,15 @@
 """Everything about one head: a verdict in words, its measures, and its figures."""
 
 import json
-from functools import partial
 from typing import Final
 
 import streamlit as st
 
 from pages import FIRST, module_of, page_showing
-from pages.head import captions as words
 from pages.head.blocks import CURVE, DIAGONALS, SINKS, draw_block, draw_experiments
-from pages.shared.cards.card import card
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.cards.rest import rest
+from pages.shared.cards.show import show
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import is_wanted, offer_rest
 from pages.shared.selection.head_link import OVERVIEW, page_address
@@ -19,12 +17,8 @@ from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses import find
-from poskernel_core.analyses.head_measures.figures import (
-    measure_texts,
-    measures_table,
-    rank_texts,
-)
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
+from poskernel_core.analyses.head_measures.views import measure_texts, rank_texts
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -126,14 +120,8 @@ def draw_measures(selection: Selection, found: Result) -> None:
             markdown_table(names, folded)
         errors_line(head)
 
-    card(
-        "measures",
-        partial(measures_table, head),
-        head,
-        words.MEASURES,
-        f"All measures of {selection.cell}, kernels at n = {selection.query}",
-        draw,
-    )
+    title = f"All measures of {selection.cell}, kernels at n = {selection.query}"
+    show("measures", head, title, draw)
 
 
 PLACE = Place(

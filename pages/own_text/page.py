@@ -31,8 +31,8 @@ from pages.shared.look.component import of_matrix, room
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
-from poskernel_core.analyses.headvis.figures import sharpest
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
+from poskernel_core.analyses.headvis.views import sharpest
 from poskernel_core.analyses.own_text.figures import (
     all_heads_figure,
     head_figure,
@@ -95,7 +95,7 @@ def where_it_attends(selection: Selection) -> dict[str, str]:
     with suppress(PosKernelError):
         asked = results.plan(HeadExamples, selection.run, HeadExamplesParams())
         found = results.stored(asked)
-    best = sharpest(found, selection.layer, selection.head, 1) if found else None
+    best = sharpest(selection.of(found), 1) if found else None
     if not best:
         return {}
     text = best[0].words[int(selection.run.start_token) :]

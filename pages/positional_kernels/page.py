@@ -13,6 +13,7 @@ from pages.shared.cards.card import Explanation, card
 from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_told
 from pages.shared.cards.rest import rest
+from pages.shared.cards.show import show
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked, is_wanted, offer_rest
 from pages.shared.selection.head_link import head_link
@@ -34,13 +35,7 @@ from poskernel_core.analyses.dilution.figures import (
 )
 from poskernel_core.analyses.dilution.longer import LongerContexts, LongerContextsParams
 from poskernel_core.analyses.dilution.spec import Dilution, DilutionParams
-from poskernel_core.analyses.foreseen.figures import cache_figure, foreseen_figure
 from poskernel_core.analyses.foreseen.spec import ForeseenAttention
-from poskernel_core.analyses.kernel_only.figures import (
-    cost_figure,
-    replaced_figure,
-    replacements_figure,
-)
 from poskernel_core.analyses.kernel_only.spec import (
     HeadsReplaced,
     HeadsReplacedParams,
@@ -160,15 +155,13 @@ def draw_foreseen(selection: Selection) -> None:
     head, at = selection.of(found), f"n = {selection.query}"
     left, right = st.columns(2)
     with left:
-        title = f"Keys chosen beforehand, {selection.cell} at {at}"
-        card("foreseen", partial(foreseen_figure, head), head, words.FORESEEN, title)
+        show("foreseen", head, f"Keys chosen beforehand, {selection.cell} at {at}")
     with right:
         if "kept_keys" not in found.values:
             st.caption("The caches of whole layers come with the last windows.")
             return
         layers = found.only("cache_for_95", "fixed_cache_for_95", "kept_keys", "kept_captured")
-        title = f"How many keys would be enough, by layer at {at}"
-        card("cache", partial(cache_figure, layers), layers, words.CACHE, title)
+        show("cache", layers, f"How many keys would be enough, by layer at {at}")
 
 
 def draw_alone(selection: Selection) -> None:
@@ -184,19 +177,17 @@ def draw_alone(selection: Selection) -> None:
                 f"{value_text(found, 'kernel_only_cost')} nats a token."
             )
             title = f"What the model loses without the texts' own attention in {cell}"
-            card("alone", partial(replacements_figure, found), found, words.ALONE, title)
+            show("alone", found, title)
     with right:
         many = HeadsReplacedParams(skip=skip)
         if found := fetch_when_asked(HeadsReplaced, run, many, "compute-replaced"):
-            title = "Loss with heads attending by position alone"
-            card("replaced", partial(replaced_figure, found), found, words.REPLACED, title)
+            show("replaced", found)
     asked, every = KernelOnlyCostParams(skip=skip), KernelOnlyCostParams(skip=skip, exact="all")
     plan = results.plan(KernelOnlyCost, run, every)
     if whole := results.engine().ready(plan) or is_wanted(plan.key):
         asked = every
     if found := fetch_when_asked(KernelOnlyCost, run, asked, "compute-all-alone"):
-        title = "Cost of attending by the kernel alone"
-        card("all-alone", partial(cost_figure, found), found, words.ALL_ALONE, title)
+        show("all-alone", found)
         if not whole:
             told = "The ten heads of the largest cost are exact, the others estimated."
             offer_rest(told, "Compute all exactly", plan.key, "compute-all-exactly")

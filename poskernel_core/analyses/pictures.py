@@ -19,9 +19,10 @@ from poskernel_core.plotting.layout import legend_under_title, style
 
 AXES = {
     "key": ("key position i (tokens)", "key %{x}"),
-    "query": ("query position n (tokens)", "query %{x}"),
+    "query": ("query position n (tokens)", "n = %{x}"),
     "offset": ("offset k = n − i (tokens)", "offset %{x}"),
     "pos": ("position (tokens)", "position %{x}"),
+    "heads": ("heads replaced, smallest cost first", "%{x} heads"),
     "step": ("training step", "step %{x:,}"),
 }
 """The title of each axis, and its place in hover texts."""
@@ -60,6 +61,11 @@ def rows_of(result: Result, name: str, by: str) -> Iterator[tuple[str, Any, Any]
         yield names[place] if names else f"{by} {place}", *pair
 
 
+def rows_named(result: Result, names: Mapping[str, str]) -> Rows:
+    """Return several values, each with its errors, under the names that readers see."""
+    return {text: (result.values[name], result.errors.get(name)) for name, text in names.items()}
+
+
 def lines(
     result: Result, name: str, *, over: str, by: str, looks: Sequence[Look] = (), band: bool = True
 ) -> go.Figure:
@@ -90,7 +96,7 @@ def draw_lines(
         legend_under_title(style(figure, x_title=title, y_title=unit))
     else:
         figure = curves(x, rows, x_title=title, y_title=unit, where=where, looks=looks, band=band)
-        figure.update_xaxes(dtick=1 if len(x) <= DENSE else None)
+        figure.update_xaxes(dtick=1 if np.ptp(x) < DENSE else None)
     if unit.startswith(("share", "probability")):
         figure.update_yaxes(rangemode="tozero")
     return figure

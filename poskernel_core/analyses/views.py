@@ -32,8 +32,8 @@ class View:
     """A part of an answer: its picture, how it is read, and what it shows.
 
     Attributes:
-        shape: the values that it needs, with their axes: ``etc local_mass [layer head], kind []``;
-            ``ratio [...]`` has any axes.
+        shape: the values and texts that it needs, with their axes, such as ``etc local_mass [layer
+            head], kind []``; ``ratio [...]`` has any axes.
         draw: a function of a result, and of what a page chooses, that draws it.
         title: the title of the picture; it can name chosen places: ``scores from {query}``. A
             chosen head stands before it.
@@ -64,7 +64,7 @@ class View:
     def fits(self, result: Result) -> bool:
         """Return whether a result has what it needs."""
         return all(
-            name in result.values and axes in (ANY, result.axes[name]) for name, axes in self.shapes
+            name in result.axes and axes in (ANY, result.axes[name]) for name, axes in self.shapes
         )
 
 

@@ -14,9 +14,9 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.analyses.head_measures.figures import measure_texts, rank_texts
+from poskernel_core.analyses.head_measures.views import measure_texts, rank_texts
 from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
-from poskernel_core.analyses.sinks.figures import sinks_figure
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import (
@@ -142,7 +142,7 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
         "diagonals": (
             "Mean attention by offset", profile, profile_figure(profile, most=OFFSETS)
         ),
-        "sink": ("Attention to the first keys", sinks, sinks_figure(sinks)),
+        "sink": ("Attention to the first keys", sinks, figure_of(sinks)),
     }  # fmt: skip
     before, after = (head_name(*each) if each else None for each in near)
     return PAGE.render(

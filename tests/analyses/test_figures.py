@@ -17,7 +17,6 @@ from poskernel_core.analyses.bag import figures as bag
 from poskernel_core.analyses.bag.quality import quality_figure
 from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.dilution import figures as dilution
-from poskernel_core.analyses.foreseen.figures import cache_figure
 from poskernel_core.analyses.induction import figures as induction
 from poskernel_core.analyses.interventions import figures as interventions
 from poskernel_core.analyses.rotary import figures as rotary
@@ -34,6 +33,7 @@ SHAPED: dict[str, dict[str, Any]] = {
     "tangent": BAND, "previous-token": BAND, "compare-kernels": HEADS, "compare-heads": HEADS,
     "helix": {"sizes": {"component": 3}, "prompts": "repeated",
               "coordinates": {"pos": np.arange(11)}},
+    "head-examples": {"sizes": {"text": 5}, "coordinates": {"text": np.arange(5)}},
     "near-kernels": {"sizes": {"component": 2}},
     "contextual-heads": {"broad": 0.3},
     "longer-contexts": {"sizes": {"scaling": 3, "factor": 2}, "length": 17,
@@ -45,7 +45,7 @@ SHAPED: dict[str, dict[str, Any]] = {
 
 COMPUTED = {"kernel-map", "neuron", "neuron-latents", "token-weights", "kernel-over-training",
             "score-components", "how-many-texts", "own-text", "helix", "intervention", "verdicts",
-            "position-sources", "profile", "tangent", "previous-token"}  # fmt: skip
+            "position-sources", "profile", "tangent", "previous-token", "head-examples"}  # fmt: skip
 """Questions with figures of counts, of parts of a sum, of differences to a mean, or of pictures."""
 
 
@@ -190,7 +190,7 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
         f"scaling {place} angles": f"loss {place} 1" for place in range(3)}),
     ("dilution", HEAD, figure_of, [], {"ETC": "etc", "all": "visible_keys"}),
     ("foreseen-attention", HEAD, figure_of, [], {"kernel": "captured 0", "best": "captured 3"}),
-    ("foreseen-attention", {}, cache_figure, [], {
+    ("foreseen-attention cache_for_95 fixed_cache_for_95", {}, figure_of, [], {
         "by kernel": "cache_for_95", "first 4": "fixed_cache_for_95"}),
     ("how-many-texts", HEAD, figure_of, [], {"measured": "error"}),
     ("induction-recency", {}, figure_of, [], {

@@ -10,7 +10,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.claims import Head
-from poskernel_core.analyses.head_measures.figures import measure_texts, measures_table, rank_texts
+from poskernel_core.analyses.head_measures.views import measure_texts, measures_table, rank_texts
 from poskernel_core.analyses.kernel_only.spec import EXACT
 from poskernel_core.analyses.reading import CLAUSES, read
 from poskernel_core.analyses.views import finding_of

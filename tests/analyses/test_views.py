@@ -17,8 +17,8 @@ VIEWS = [
     for view in getattr(topic(name, "views"), "VIEWS", {}).get(name, ())
 ]
 IDS = [f"{name}: {view.shape}" for name, view in VIEWS]
-EXACT = {"stages"}
-"""Questions whose numbers have no errors."""
+EXACT = {"stages", "verdicts"}
+"""Questions whose numbers have no errors, or that count words of sentences."""
 
 
 def fitting(name, view):

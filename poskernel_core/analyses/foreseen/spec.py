@@ -86,7 +86,6 @@ class ForeseenAttention(Analysis[QueryParams]):
             chosen by the kernel get more of the attention than the first 4 and the last 28 keys;
             below 0: less.
     """)
-    figure = "foreseen_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: QueryParams) -> Mapping[str, RunSpec]:

@@ -83,8 +83,6 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         """),
     )
 
-    figure = "verdicts_figure"
-
     def parts(self, run: RunSpec, params: HeadVerdictsParams) -> Mapping[str, SubQuestion]:
         out = names_between_commas(params.leave_out)
         every = HeadMeasures().parts(run, _all_of(params))

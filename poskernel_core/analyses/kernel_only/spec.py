@@ -155,7 +155,6 @@ class KernelOnlyCost(KernelOnly[KernelOnlyCostParams]):
             gives. Grey: what it gives cannot be told from nothing. An estimate, but for the ten
             heads with the largest cost.
     """)
-    figure = "cost_figure"
     precomputed = "experiments"
     runs = "kernel_only_cost"
 
@@ -183,7 +182,6 @@ class KernelOnlyHead(KernelOnly[KernelOnlyHeadParams]):
     noun_phrase = "what the model loses with this head replaced"
     values = (*costs(""), *KernelOnly.clean)
     texts = outputs("replacement [replacement], name: what takes the head's place")
-    figure = "replacements_figure"
     runs = "kernel_only_head"
 
 
@@ -222,6 +220,5 @@ class HeadsReplaced(KernelOnly[HeadsReplacedParams]):
         *KernelOnly.clean,
     )
     texts = outputs("pattern [pattern], name: what the heads attend by")
-    figure = "replaced_figure"
     precomputed = "experiments"
     runs = "heads_replaced"

@@ -62,7 +62,6 @@ class PlaceAndContent(Experiment[PlaceAndContentParams]):
         share of both together [both_share, unit], share of variance: Bright: a key scores high only
             at its own right place; dark: place and content add.
     """)
-    figure = "place_and_content_figure"
     ignores = Experiment.ignores | {"windows"}
     precomputed = "experiments"
     long = True

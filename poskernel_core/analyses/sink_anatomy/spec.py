@@ -109,7 +109,6 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
                 token is the sink, wherever it stands. Heads without a sink have no number.
         """),
     )
-    figure = "sink_anatomy_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "sink_anatomy"

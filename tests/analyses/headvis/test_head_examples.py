@@ -11,9 +11,10 @@ import poskernel_core as pk
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.head_measures.spec import HeadMeasures
 from poskernel_core.analyses.headvis.experiment import TOP, Kept, Largest, head_examples
-from poskernel_core.analyses.headvis.figures import examples_table, sharpest
 from poskernel_core.analyses.headvis.spec import HeadExamplesParams
 from poskernel_core.analyses.headvis.tree import folder_of, tree
+from poskernel_core.analyses.headvis.views import sharpest
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.cli import main as cli
 from poskernel_core.common.result import Result, Value
 from poskernel_core.forward.attention import PatternBlock
@@ -275,16 +276,16 @@ def found():
 
 
 def test_the_sharpest_first(found):
-    first, second = sharpest(found, 0, 1)
+    first, second = sharpest(found.select(layer=0, head=1))
     assert (first.attention, first.query, first.key) == (0.8, 5, 4)
     assert first.words == ("<s>", " b", " a", " b", " a", " b", " a")
     assert (second.attention, second.query, second.key) == (0.3, 6, 2)
     assert second.around(2) == ("<s> a", " b", "\n c a b")
-    assert sharpest(found, 0, 1, most=1) == [first]
-    assert sharpest(found, 0, 0) == []
+    assert sharpest(found.select(layer=0, head=1), most=1) == [first]
+    assert sharpest(found.select(layer=0, head=0)) == []
 
 
 def test_as_a_table(found):
-    cells = examples_table(sharpest(found, 0, 1)).data[0].cells.values
+    cells = figure_of(found.select(layer=0, head=1)).data[0].cells.values
     assert list(cells[0]) == ["0.800", "0.300"]
     assert list(cells[3]) == ["1", "4"]

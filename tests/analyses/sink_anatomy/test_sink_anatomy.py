@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from poskernel_core.analyses.sink_anatomy.figures import arrangement_rows
 from poskernel_core.analyses.sink_anatomy.formulas import (
     FACTORS,
     arrangements_of,
@@ -20,6 +19,7 @@ from poskernel_core.analyses.sink_anatomy.formulas import (
     subsets,
 )
 from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy
+from poskernel_core.analyses.sink_anatomy.views import arrangement_rows
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.engine.engine import describe_run
 from tests.support import oracles

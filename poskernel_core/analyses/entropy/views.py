@@ -1,13 +1,14 @@
-"""What results about attention entropy show."""
+"""What is said of attention entropy."""
 
 import math
 
 from poskernel_core.analyses.claims import at_last, at_query, heads_range, number_of, param, who
+from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 
 
-def finding(result: Result) -> str:
+def _said(result: Result) -> str:
     """Hold one head's entropy against that of even attention, and all heads against each other."""
     here = at_query(result := at_last(result))
     if result.axes["entropy"] != ():
@@ -23,3 +24,6 @@ def finding(result: Result) -> str:
         f"The attention of {who(result)}{here} has an entropy of {entropy} nats, as if "
         f"spread evenly over {brief(math.exp(entropy.value))} of {counted(keys, 'token')}."
     )
+
+
+VIEWS: Views = {"entropy": (View("entropy [...]", says=_said),)}

@@ -1,9 +1,10 @@
-"""What results about score variance show."""
+"""What is drawn and said of score variance."""
 
 import math
 from collections.abc import Iterator
 
 import numpy as np
+import plotly.graph_objects as go
 
 from poskernel_core.analyses.claims import (
     HALF,
@@ -16,13 +17,25 @@ from poskernel_core.analyses.claims import (
     spoken,
     who,
 )
+from poskernel_core.analyses.pictures import draw_lines, rows_named
+from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
 PARTS = ("position", "content")
+NAMES = {
+    "position_share": "position",
+    "content_share": "content",
+    "covariance_share": "twice the covariance",
+}
 
 
-def finding(result: Result) -> str:
+def _by_query(head: Result) -> go.Figure:
+    rows, unit = rows_named(head, NAMES), "share of the score variance"
+    return draw_lines(head.coordinates["query"], rows, over="query", unit=unit)
+
+
+def _most(result: Result) -> str:
     """Say whether position or content explains most of the score variance."""
     parts = [part for part in PARTS if f"{part}_share" in result.values]
     if not parts:
@@ -68,5 +81,20 @@ def _along(result: Result, part: str) -> str:
         f"most at n = {query} ({number})."
     )
 
+
+VIEWS: Views = {
+    "score-variance": (
+        View(
+            "position_share content_share covariance_share [query]",
+            _by_query,
+            "score variance explained",
+            reading="What makes one key score higher than another, for each query position: its "
+            "position, its content, or their covariance (below 0 if they work against each other). "
+            "The three add up to 1.",
+        ),
+        View("position_share [...]", says=_most),
+        View("content_share [...]", says=_most),
+    ),
+}
 
 CLAIMS = {"score-variance": (scores,)}

@@ -1,22 +1,26 @@
-"""All measures and verdicts of a head as tables and figures."""
+"""What is drawn and said of all measures and verdicts of heads."""
 
 import numpy as np
 import plotly.graph_objects as go
 
+from poskernel_core.analyses.claims import listed, of_all
+from poskernel_core.analyses.reading import WHERE
+from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import texts_of
 from poskernel_core.plotting.head_map import head_map
 
+PLACES = dict(
+    zip(WHERE, ("the first key", "a learned sink", "one distance", "duplicates"), strict=True)
+)
 
-def verdicts_figure(found: Result) -> go.Figure:
-    """Draw one head's measures as a table, or the first measure of all heads."""
-    if found.axes["value"] == ("measure",):
-        return measures_table(found)
+
+def _first_measure(result: Result) -> go.Figure:
     return head_map(
-        found.values["value"][0],
+        result.values["value"][0],
         told=": %{z:.4g}<br>%{text}",
-        text=found.texts["verdict"],
-        colorbar={"title": found.words("measure")[0]},
+        text=result.texts["verdict"],
+        colorbar={"title": result.words("measure")[0]},
     )
 
 
@@ -63,3 +67,29 @@ def measures_table(head: Result) -> go.Figure:
         cells={"values": list(columns.values()), "align": "left", "height": 26},
     )
     return go.Figure(table).update_layout(height=60 + 28 * len(columns["measure"]))
+
+
+def _places(result: Result) -> str:
+    """Count the heads whose verdict begins with a place; a verdict speaks for itself."""
+    begins = [text for text in result.texts["headline"].ravel().tolist() if text]
+    counts = {what: begins.count(where) for where, what in PLACES.items() if where in begins}
+    if not counts:
+        return ""
+    parts = [f"{what} in {count}" for what, count in counts.items()]
+    every = of_all(sum(counts.values()), len(begins))
+    return f"{every} give a large share of their attention to one place: {listed(parts)}."
+
+
+VIEWS: Views = {
+    "verdicts": (
+        View(
+            "value rank first_rank last_rank ranked [measure], kinds [measure label]",
+            measures_table,
+            reading="Every measure of the head with its standard error, and its rank among all "
+            "heads of the model. Rank 1 is the largest value; ↓ marks a measure for which lower is "
+            "better. Kinds have no rank. A measure's name links to the page on it.",
+        ),
+        View("value [measure layer head], verdict [layer head]", _first_measure),
+        View("headline [layer head]", says=_places),
+    ),
+}

@@ -1,0 +1,77 @@
+"""What is drawn and said of attention to the first keys."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.analyses.claims import (
+    WEAK,
+    Claim,
+    Head,
+    Number,
+    at_limit,
+    heads_at,
+    number_of,
+    param,
+    spoken,
+    told,
+)
+from poskernel_core.analyses.pictures import draw_lines, rows_named
+from poskernel_core.analyses.views import View, Views
+from poskernel_core.common.result import Result
+
+NOUNS = {"sink": "attention to the first key", "learned_sink": "mass on the learned sink"}
+
+
+def first(head: Head) -> Iterator[Claim]:
+    """Yield whether the first key is a sink."""
+    return _first(head, head.number("sink"))
+
+
+def _first(head: Head, share: Number) -> Iterator[Claim]:
+    text = f"{{it}} gives the first key {share} of its attention"
+    return at_limit("sink", share, head.param("threshold"), text, "a sink", "no sink", WEAK)
+
+
+def learned(head: Head) -> Iterator[Claim]:
+    """Yield a learned sink, if a head has one."""
+    if head.has("learned_sink"):
+        share = head.number("learned_sink")
+        text = f"{{it}} gives {share} of its attention to a learned sink"
+        every = at_limit("learned sink", share, head.param("threshold"), text, "")
+        yield from (claim for claim in every if claim.passes == "yes")
+
+
+def _first_keys(head: Result) -> go.Figure:
+    rows, x = rows_named(head, {"alpha": "mean attention"}), np.arange(len(head.values["alpha"]))
+    figure = draw_lines(x, rows, over="key", unit="mean attention to it (share)")
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def _of_first_key(result: Result) -> str:
+    return told(result, _first(Head(result), number_of(result, "alpha", 0)))
+
+
+def _heads(name: str, result: Result) -> str:
+    return heads_at(result, name, NOUNS[name], param(result, "threshold"))
+
+
+VIEWS: Views = {
+    "sinks": (
+        View(
+            "alpha [key]",
+            _first_keys,
+            "attention to the first keys",
+            says=_of_first_key,
+            reading="Mean attention to each of the first eight keys. A high first point is an "
+            "attention sink. The skip in the sidebar has no effect here.",
+        ),
+        View("sink []", says=spoken(learned, first)),
+        View("sink [...]", says=partial(_heads, "sink")),
+        View("learned_sink [...]", says=partial(_heads, "learned_sink")),
+    ),
+}
+
+CLAIMS = {"sinks": (first, learned)}
