@@ -126,7 +126,8 @@ VIEWS: Views = {
     ),
     "head-examples": (
         View(
-            "max_activation example_text [example], top_key top_attention [example pos rank], token [text pos]",
+            "max_activation example_text [example], top_key top_attention [example pos rank], "
+            "token [text pos], words [word]",
             _table,
         ),
         View(
