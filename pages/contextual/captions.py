@@ -29,10 +29,3 @@ WEIGHTS = explained(
     "0.7 nats is a factor of two. The bars need not be centred at 0: here every token counts "
     "once, but in the mean key frequent tokens weigh most.",
 )
-
-DISTANCES = explained(
-    "kernel-distances",
-    "One cell per pair of heads. Dark: the two kernels are equal. Heads of one group (outlined) "
-    "may hold features in superposition. Bright: the two heads attend to different tokens, so "
-    "they cannot hold features in superposition.",
-)

@@ -9,6 +9,7 @@ from pages.contextual import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import draw_duplicates, draw_variation
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import fitted_number
 from pages.shared.experiments.contextual_controls import (
     choose_first_windows,
@@ -47,7 +48,6 @@ from poskernel_core.analyses.contextual_heads.spec import (
     regrouped,
 )
 from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
-from poskernel_core.analyses.kernels.figures import distances_figure
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
@@ -170,9 +170,8 @@ def draw_layer(selection: Selection) -> None:
         return
     layer = found.select(layer=selection.layer)
     right.markdown(_pairs(layer, selection.layer, apart))
-    figure = partial(distances_figure, found, selection.layer)
     with left:
-        card("distances", figure, layer, words.DISTANCES, "Distances between kernels")
+        show("distances", layer, "Distances between kernels")
 
 
 def _pairs(layer: Result, number: int, apart: float) -> str:

@@ -2,19 +2,6 @@
 
 from pages.shared.cards.explained import explained
 
-MAP = explained(
-    "kernel-map",
-    "Each row is a query position, each column a key position; brightness is the share of "
-    "attention (log scale, at least a factor of ten). A local head shows a thin diagonal, a "
-    "uniform head a filled triangle. If a diagonal band keeps its shape downwards, the head is "
-    "translation equivariant. Left: the kernel (position alone). Middle: the observed attention, "
-    "in the same colours. Right: their difference, orange where the kernel is larger, blue where "
-    "content adds attention; the scale of the difference reaches at least a tenth of the largest "
-    "share.",
-    "kernel",
-    "observed",
-)
-
 SQUARE = explained(
     "kernel",
     "One row of the map, folded like lines of text: the first key is at the top left, the query "
@@ -23,13 +10,6 @@ SQUARE = explained(
     "attention.",
     "kernel",
     "observed",
-)
-
-MULTIPLES = explained(
-    "kernel",
-    "The kernels of all heads of the selected layer at the same query position, on the same axes. "
-    "Heads with similar kernels are candidates for superposition with each other.",
-    "kernel",
 )
 
 SHARES = explained(

@@ -1,15 +1,13 @@
 """One head's positional kernel: curve, map, folded square, and the layer around it."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
 from pages.positional_kernels import captions as words
-from pages.shared.cards.card import Explanation, card
+from pages.shared.cards.card import card
 from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_told
 from pages.shared.cards.rest import rest
@@ -47,13 +45,12 @@ from poskernel_core.analyses.kernel_only.spec import (
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import (
     PANELS,
-    layer_panel,
-    map_panel,
     panels,
     square_panel,
 )
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
@@ -127,15 +124,6 @@ def _draw_ranking(found: Result) -> None:
         numbers = (value_text(own.select(scaling=place), "distance") for place in range(len(names)))
         rows.append((head_link(head_name(layer, head)), *numbers))
     markdown_table(("Head", *(f"{name} angles" for name in names)), rows)
-
-
-def draw_three(
-    kind: str, title: str, result: Result, words: Explanation, panel: Callable[..., go.Figure]
-) -> None:
-    """Draw the panels of a result side by side; ``panel`` draws one of them."""
-    figures = {f"{kind}-{each}": partial(panel, panel=each) for each in panels(result)}
-    draw = partial(charts, figures, square=True)
-    card(kind, all_of(figures), result, words, title, draw)
 
 
 def draw_foreseen(selection: Selection) -> None:
@@ -253,18 +241,26 @@ def draw_head(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
 
 def draw_squares(selection: Selection, kernel: Result) -> None:
     """Draw kernel and observed attention at the query, each folded to a square."""
-    head, title = selection.of(kernel), f"{selection.cell} at n = {selection.query}"
-    panel = partial(square_panel, head, selection.query)
-    draw_three("square", f"{title}, folded to a square", _drawn(head), words.SQUARE, panel)
+    head = _drawn(selection.of(kernel))
+    square = partial(square_panel, head, selection.query)
+    figures = {f"square-{each}": partial(square, panel=each) for each in panels(head)}
+    title = f"{selection.cell} at n = {selection.query}, folded to a square"
+    draw = partial(charts, figures, square=True)
+    card("square", all_of(figures), head, words.SQUARE, title, draw)
 
 
 def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
     """Draw kernel and observed attention over key and query positions."""
     asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
-    found = results.fetch(KernelMap, selection.run, asked)
-    if found is not None:
-        title, panel = f"{selection.cell} from every query position", partial(map_panel, found)
-        draw_three("map", title, _drawn(found), words.MAP, panel)
+    answer = results.fetch(KernelMap, selection.run, asked)
+    if answer is not None:
+        both = _drawn(answer)
+        figures = {f"map-{each}": partial(figure_of, both, panel=each) for each in panels(both)}
+        title, draw = (
+            f"{selection.cell} from every query position",
+            partial(charts, figures, square=True),
+        )
+        show("map", both, title, draw, figures=figures)
 
 
 def _drawn(result: Result) -> Result:
@@ -274,8 +270,7 @@ def _drawn(result: Result) -> Result:
 def draw_layer(selection: Selection, kernel: Result) -> None:
     """Draw the kernels of the selected layer's heads on common axes."""
     layer = kernel.select(layer=selection.layer)
-    figure = partial(layer_panel, layer, selection.layer, selection.head, selection.query)
-    card("layer", figure, layer, words.MULTIPLES, f"All heads of layer {selection.layer}")
+    show("layer", layer, f"All heads of layer {selection.layer}", head=selection.head)
 
 
 def draw_more(selection: Selection, kernel: Result, source: dict[str, Any]) -> None:

@@ -139,4 +139,6 @@ def _legacy_figure(result: Result) -> go.Figure:
 def _legacy_finding(result: Result) -> str:
     if (module := topic(result.analysis, "claims")) is None:
         return ""
-    return said(result, module.RULES) if hasattr(module, "RULES") else str(module.finding(result))
+    if not hasattr(module, "finding"):
+        return said(result, getattr(module, "RULES", {}))
+    return str(module.finding(result))

@@ -15,7 +15,6 @@ from plotly.offline import get_plotlyjs
 
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.head_measures.views import measure_texts, rank_texts
-from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -136,11 +135,11 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
         "unit": one.words("unit"),
         "rank": rank_texts(one),
     }
-    curve = head_curve(kernel, shown.query, log_x=True)
+    curve = figure_of(kernel, query=shown.query)
     figures = {
         "kernel": (f"Positional kernel at n = {shown.query}", kernel, curve),
         "diagonals": (
-            "Mean attention by offset", profile, profile_figure(profile, most=OFFSETS)
+            "Mean attention by offset", profile, figure_of(profile, most=OFFSETS)
         ),
         "sink": ("Attention to the first keys", sinks, figure_of(sinks)),
     }  # fmt: skip

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 import pytest
 
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.definitions import values_of
 from poskernel_core.analyses.views import ANY, figure_of, topic, view_of
 from tests.analyses.test_figures import made
 from tests.support.made_findings import check
@@ -17,7 +18,7 @@ VIEWS = [
     for view in getattr(topic(name, "views"), "VIEWS", {}).get(name, ())
 ]
 IDS = [f"{name}: {view.shape}" for name, view in VIEWS]
-EXACT = {"stages", "verdicts"}
+EXACT = {"kernel-map", "near-kernels", "stages", "verdicts"}
 """Questions whose numbers have no errors, or that count words of sentences."""
 
 
@@ -55,6 +56,11 @@ def test_where_all_errors_are_wide_nothing_is_said(name, view):
     wide = {value: np.full_like(error, 99.0) for value, error in part.errors.items()}
     assert wide
     assert not view.says(replace(part, errors=wide))
+
+
+@pytest.mark.parametrize(("name", "view"), VIEWS, ids=IDS)
+def test_what_a_reading_explains_is_declared(name, view):
+    assert all(values_of(name, value) for value in view.explains.split())
 
 
 @pytest.mark.parametrize(("name", "view"), VIEWS, ids=IDS)

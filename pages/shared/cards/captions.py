@@ -2,29 +2,6 @@
 
 from pages.shared.cards.explained import explained
 
-CURVE = explained(
-    "kernel",
-    "The share of attention that the head gives to the token $n - i$ places back, by position "
-    "alone. Solid: the mean over queries; the band holds 10 to 90 % of them. Dashed: the observed "
-    "attention, content included. Where the two agree (a small *distance to observed attention*), "
-    "position explains what the head does on average. Up to offset 16 each token is a point on a "
-    "stem, beyond it a line joins them (from 34 on, means of several offsets). Grey: the other "
-    "heads of the layer. Below: the observed attention divided by the kernel. The bar at the top: "
-    "how much of all its attention, on average over positions, the head gives to the first keys, "
-    "which the curve leaves out.",
-    "kernel",
-    "observed",
-    "query_variation",
-    "attention_distance",
-)
-
-PROFILE = explained(
-    "previous-token",
-    "The mean attention to the token k places back, over all windows and positions; the band is "
-    "one standard error. A clean previous-token head has nearly all of it at k = 1.",
-    "profile",
-)
-
 DUPLICATES = explained(
     "contextual-heads",
     "Attention to an earlier duplicate of the current token, by how far back it stands, and to "

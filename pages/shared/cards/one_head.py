@@ -5,19 +5,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import streamlit as st
 
 from pages.instrument.parts import draw_curve
 from pages.shared.cards import captions
 from pages.shared.cards.card import card
+from pages.shared.cards.show import show
 from pages.shared.choices.choices import chosen
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.claims import ATTENTION, passing
 from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, variation_figure
-from poskernel_core.analyses.kernels.figures import head_curve, profile_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
@@ -48,15 +47,6 @@ def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) 
     """
     head, axes = selection.of(kernel), chosen("log")
 
-    def figure() -> go.Figure:
-        return head_curve(
-            head,
-            selection.query,
-            log_x="offset" in axes,
-            log_y="attention" in axes,
-            others=np.delete(kernel.values["kernel"][selection.layer], selection.head, axis=0),
-        )
-
     band, also = "10–90 % of queries" if block is None else "", ""
     data: dict[str, Any] = {"kind": "kernel", "block": block, "band": band}
     if block is None and (left_out := first_keys(selection)):
@@ -66,8 +56,17 @@ def draw_kernel(kernel: Result, selection: Selection, block: str | None = None) 
         at = selection.layer, selection.head
         if much[at]:
             also = f" On average the {keys} get {shares[at]:.2f} of all its attention."
-    draw = partial(_draw_own, "kernel", data)
-    card("kernel", figure, head, captions.CURVE, "Kernel and observed attention", draw, also)
+    show(
+        "kernel",
+        head,
+        "Kernel and observed attention",
+        partial(_draw_own, "kernel", data),
+        also,
+        query=selection.query,
+        log_x="offset" in axes,
+        log_y="attention" in axes,
+        others=np.delete(kernel.values["kernel"][selection.layer], selection.head, axis=0),
+    )
 
 
 def _draw_own(name: str, data: dict[str, Any]) -> None:
@@ -78,10 +77,9 @@ def _draw_own(name: str, data: dict[str, Any]) -> None:
 
 def draw_profile(profile: Result, most: int) -> None:
     """Draw a head's mean attention by offset, up to ``most`` tokens back."""
-    figure = partial(profile_figure, profile, most=most)
     data = {"kind": "profile", "band": "± 1 s.e.", "most": most}
     draw = partial(_draw_own, "profile", data)
-    card("profile", figure, profile, captions.PROFILE, "Mean attention by offset", draw)
+    show("profile", profile, "Mean attention by offset", draw, most=most)
 
 
 def draw_duplicates(heads: Result, selection: Selection) -> None:

@@ -28,7 +28,8 @@ def show(
     :func:`card`.
     """
     view = view_of(result, "reading")
-    words = explained(result.analysis, view.reading if view else "", *(view.values if view else ()))
+    values = [each for each in view.values if each not in result.texts] if view else ()
+    words = explained(result.analysis, view.reading if view else "", *values)
     made = figures or figures_of(result, **choices)
     if "" in made:
         card(name, made[""], result, words, title, draw, also)

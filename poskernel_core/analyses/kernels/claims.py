@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from poskernel_core.analyses.claims import (
     Head,
     Number,
     Passes,
-    Rules,
     at_last,
     at_limit,
     at_query,
@@ -48,7 +46,7 @@ RANGES = {
 """Measures without a limit: heads are held against each other."""
 
 
-def _near(result: Result) -> str:
+def stress_said(result: Result) -> str:
     """The stress, which is known exactly."""
     stress = float(result.values["stress"])
     return (
@@ -57,19 +55,33 @@ def _near(result: Result) -> str:
     )
 
 
-def _etc(result: Result) -> str:
-    here = at_query(result := at_last(result))
-    if has(result, (), "etc", "local_mass", "visible_keys"):
+def etc_said(result: Result) -> str:
+    """Say of which kind a kernel is, or how many are of which."""
+    result = at_last(result)
+    if result.axes["etc"] == ():
         return spoken(kernel_kind)(result)
-    if has(result, ALL_HEADS, "etc", "local_mass", "visible_keys"):
-        return _kinds(result)
-    if has(result, (), "attention_distance"):
+    return _kinds(result) if result.axes["etc"] == ALL_HEADS else range_said("etc", result)
+
+
+def distance_said(result: Result) -> str:
+    """Say how far kernels and observed attention are apart."""
+    result = at_last(result)
+    if result.axes["attention_distance"] == ():
         return spoken(fidelity)(result)
-    if "attention_distance" in result.values:
-        noun = "distance of kernel and observed attention"
-        return heads_at(result, "attention_distance", noun, HALF)
-    name = next((name for name in RANGES if name in result.values), None)
-    return heads_range(result, name, f"{RANGES[name]}{here}") if name else ""
+    noun = "distance of kernel and observed attention"
+    return heads_at(result, "attention_distance", noun, HALF)
+
+
+def range_said(name: str, result: Result) -> str:
+    """Hold the heads against each other in a measure that has no limit."""
+    here = at_query(result := at_last(result))
+    return heads_range(result, name, f"{RANGES[name]}{here}")
+
+
+def local_said(result: Result) -> str:
+    """Say how many kernels are local."""
+    noun = f"mass of the kernel in the last {counted(LOCAL_TOKENS, 'token')}"
+    return heads_at(result, "local_mass", noun, EtcParams().local_share)
 
 
 def kernel_kind(head: Head) -> Iterator[Claim]:
@@ -108,7 +120,7 @@ def fidelity(head: Head) -> Iterator[Claim]:
         yield Claim("fidelity", text, distance, label, holds, f"{HALF:g}")
 
 
-def _one(result: Result) -> str:
+def kernel_said(result: Result) -> str:
     """Say how near a head's kernel is, and where both are largest if that differs."""
     sentence, query = spoken(fidelity)(result), param(result, "query")
     if not sentence or not has(result, ("key",), "kernel", "observed"):
@@ -143,7 +155,8 @@ def _kinds(result: Result) -> str:
     )
 
 
-def _map(result: Result) -> str:
+def map_said(result: Result) -> str:
+    """Say how far kernel and observed attention are apart at the first and the last query."""
     kernel, observed = (result.values[name].astype(float) for name in ("kernel", "observed"))
     seen = (np.isfinite(kernel) & np.isfinite(observed)).sum(axis=1) > 1
     if not seen.any():
@@ -159,7 +172,8 @@ def _map(result: Result) -> str:
     )
 
 
-def _distances(result: Result) -> str:
+def distances_said(result: Result) -> str:
+    """Say how many pairs of kernels are far apart, and how many alike."""
     layer = result.chosen.get("layer")
     pairs = "heads of one layer" if layer is None else f"heads of layer {layer}"
     return pairs_apart(result, param(result, "alike"), param(result, "apart"), pairs)
@@ -188,22 +202,3 @@ def look_back(back: int, mass: Number, how: str = "") -> Iterator[Claim]:
     label = label or f"a head that looks {back} tokens back"
     fails = f"no diagonal gets {WEAK:g}"
     yield from at_limit("look back", mass, ATTENTION, text, label, fails, WEAK)
-
-
-RULES: Rules = {
-    "etc": _etc,
-    "kernel: attention_distance []": _one,
-    "kernel": partial(
-        heads_at,
-        name="local_mass",
-        noun=f"mass of the kernel in the last {counted(LOCAL_TOKENS, 'token')}",
-        limit=EtcParams().local_share,
-    ),
-    "kernel-map: kernel observed [query key]": _map,
-    "kernel-distances: distance [layer head other]": _distances,
-    "kernel-distances: distance [head other]": _distances,
-    "near-kernels: stress []": _near,
-    "profile": profile_said,
-}
-
-CLAIMS = {"etc": (kernel_kind, fidelity)}

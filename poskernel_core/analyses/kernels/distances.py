@@ -52,7 +52,6 @@ class KernelDistances(Analysis[KernelDistancesParams]):
                 feature
         """),
     )
-    figure = "kernel_distances_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelDistancesParams) -> Mapping[str, RunSpec]:

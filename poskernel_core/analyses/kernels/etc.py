@@ -133,7 +133,6 @@ class EtcHeatMap(Analysis[EtcParams]):
         ),
     )
     continued = "kernel"
-    figure = "etc_figure"
     precomputed = "always"
 
     def compute(self, statistics: Statistics, params: EtcParams, progress: Progress) -> Result:

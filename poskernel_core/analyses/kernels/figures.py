@@ -10,7 +10,6 @@ from jaxtyping import Num
 
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import (
     Curve,
@@ -41,13 +40,10 @@ from poskernel_core.plotting.maps import (
 )
 from poskernel_core.plotting.multiples import small_multiples
 from poskernel_core.plotting.palette import BLUE, PURPLE, RED, SCALE, VERMILLION
-from poskernel_core.plotting.parts import part
 
 
-def etc_figure(etc: Result) -> go.Figure:
+def etc_map(etc: Result) -> go.Figure:
     """Draw the log ETC of all heads [layer, head] as a heat map, ticks in tokens."""
-    if etc.axes["etc"] != ("layer", "head"):
-        return by_axes(etc.only("etc"))
     top = float(np.log(max(np.nanmax(etc.values["visible_keys"]), 2.0)))
     ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000) if np.log(t) <= top]
     kinds = np.array(etc.text_of("kind"), dtype=object)
@@ -73,10 +69,8 @@ RATIO_FLOOR = 1e-5
 RATIO_HEIGHT = 110
 
 
-def near_kernels_figure(found: Result) -> go.Figure:
+def plane(found: Result) -> go.Figure:
     """Draw all heads as points in their plane, coloured by layer."""
-    if found.axes["place"] != ("layer", "head", "component"):
-        return by_axes(found)
     there = np.isfinite(found.values["place"]).all(axis=-1)
     across, upwards = found.values["place"][there].T
     figure = go.Figure().add_scatter(
@@ -95,9 +89,9 @@ def near_kernels_figure(found: Result) -> go.Figure:
 
 def head_curve(
     kernel: Result,
-    query: int,
+    query: int | None = None,
     *,
-    log_x: bool = False,
+    log_x: bool = True,
     log_y: bool = False,
     others: Curves | None = None,
 ) -> go.Figure:
@@ -105,6 +99,7 @@ def head_curve(
 
     Below is the ratio of attention to kernel. `others` are the kernels of other heads [head, key].
     """
+    query = int(kernel.params["query"]) if query is None else query
     seen = slice(int(kernel.params["skip"]), query + 1)
     names = ("kernel", "kernel_low", "kernel_high", "observed")
     rows = [kernel.values[name][seen][::-1] for name in names if name in kernel.values]
@@ -216,38 +211,17 @@ def _log_probability(curves: Sequence[Curve]) -> dict[str, Any]:
     return axis
 
 
-def kernel_figure(kernel: Result) -> go.Figure:
-    """Draw one head's kernel by offset, on a log axis, or the kernels of many heads."""
-    if kernel.axes["kernel"] == ("key",):
-        return head_curve(kernel, int(kernel.params["query"]), log_x=True)
-    return by_axes(kernel.only("kernel"))
-
-
-def kernel_map_figure(found: Result) -> go.Figure:
-    """Draw the kernel of one head at every query position, or at one of them."""
-    if "query" in found.chosen:
-        return by_axes(found)
-    title = f"Kernel of {found.params['head']}"
-    return kernel_map(found.values["kernel"], found.coordinates["query"], title=title)
-
-
-def diagonal_figure(profile: Result) -> go.Figure:
-    """Draw one head's mean attention by offset, or that of many heads."""
-    if profile.axes["profile"] == ("offset",):
-        return profile_figure(profile, most=len(profile.values["profile"]))
-    return by_axes(profile.only("profile"))
-
-
-def profile_figure(head: Result, *, most: int, others: Curves | None = None) -> go.Figure:
+def diagonals(head: Result, most: int | None = None, *, others: Curves | None = None) -> go.Figure:
     """Draw a head's mean attention by offset, up to `most` tokens back, ± 1 standard error.
 
     `others` is the attention of other heads [head, offset].
     """
-    mean, error = (each["profile"][: most + 1] for each in (head.values, head.errors))
+    last = len(head.values["profile"]) if most is None else most + 1
+    mean, error = (each["profile"][:last] for each in (head.values, head.errors))
     offset, edges, figure = np.arange(len(mean)), (mean - error, mean + error), go.Figure()
     points = near(len(offset))
     if others is not None:
-        others = others[:, : most + 1]
+        others = others[:, :last]
         add_others(figure, offset, others)
     add_stems(figure, offset, mean[None], points=points)
     add_offsets(
@@ -265,22 +239,20 @@ def profile_figure(head: Result, *, most: int, others: Curves | None = None) -> 
     return figure.update_layout(height=420)  # as high as the figure of scores beside it
 
 
-def kernel_distances_figure(found: Result) -> go.Figure:
-    """Draw the layer whose heads differ most, or the layer of the selected head."""
-    if "layer" not in found.axes["distance"]:
-        return by_axes(found.only("distance"))
-    distance = np.nan_to_num(found.values["distance"], nan=-1.0)
-    return distances_figure(found, int(distance.mean(axis=(1, 2)).argmax()))
-
-
 GROUP_LOOKS = (("diamond", PURPLE), ("square", VERMILLION), ("circle", BLUE), ("x-thin", MUTED))
 """Symbol and colour of each behaviour group, in the order of the groups."""
 
 
-def distances_figure(distances: Result, layer: int) -> go.Figure:
-    """Draw the distances of a layer's kernels; groups of heads are adjacent and outlined."""
-    distance, error = part(distances, "distance", layer=layer)
-    group = part(distances, "group", layer=layer)[0]
+def distances(result: Result) -> go.Figure:
+    """Draw the distances of a layer's kernels; groups of heads are adjacent and outlined.
+
+    Of all layers it is the one whose heads differ most.
+    """
+    if "layer" in result.axes["distance"]:
+        mean = np.nan_to_num(result.values["distance"], nan=-1.0).mean(axis=(1, 2))
+        result = result.select(layer=int(mean.argmax()))
+    layer, group = result.chosen["layer"], result.values["group"]
+    distance, error = result.values["distance"], result.errors["distance"]
     order = np.argsort(group, kind="stable")
     names = [head_name(layer, head) for head in order.tolist()]
     z, spread = (each[np.ix_(order, order)] for each in (distance, error))
@@ -340,7 +312,7 @@ def panels(found: Result) -> list[str]:
     return [*PANELS] if "observed" in found.values else ["kernel"]
 
 
-def map_panel(found: Result, panel: str) -> go.Figure:
+def map_panel(found: Result, panel: str = "kernel") -> go.Figure:
     """Draw one of ``PANELS`` over key and query positions."""
     queries = found.coordinates["query"].astype(np.int64)
     seen = np.isfinite(found.values["kernel"]).any(axis=1)
@@ -370,9 +342,10 @@ def _coloured(
     return both[[*PANELS].index(panel)], probability_colours(*both)
 
 
-def layer_panel(layer: Result, number: int, head: int, query: int) -> go.Figure:
-    """Draw the kernels of all heads of layer ``number`` by offset, on common axes."""
-    seen = slice(int(layer.params["skip"]), query + 1)
+def of_layer(layer: Result, head: int = 0) -> go.Figure:
+    """Draw the kernels of all heads of a layer by offset, on common axes; one is marked."""
+    first, stop = int(layer.params["skip"]), int(layer.params["query"]) + 1
+    seen, number = slice(first, stop), layer.chosen["layer"]
     rows = np.ascontiguousarray(layer.values["kernel"][:, seen][:, ::-1])
     labels = [head_name(number, each) for each in range(len(rows))]
     return small_multiples(rows, labels, head, log_y=True)

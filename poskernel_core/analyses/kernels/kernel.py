@@ -76,7 +76,6 @@ class PositionalKernel(Analysis[KernelParams]):
         ),
     )
     continued = "kernel"
-    figure = "kernel_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: KernelParams) -> Mapping[str, RunSpec]:

@@ -44,7 +44,6 @@ class KernelMap(Analysis[KernelMapParams]):
             renormalised
     """)
     continued = "kernel"
-    figure = "kernel_map_figure"
 
     def needs(self, run: RunSpec, params: KernelMapParams) -> Mapping[str, RunSpec]:
         if params.source == "token":

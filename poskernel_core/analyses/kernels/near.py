@@ -50,7 +50,6 @@ class NearKernels(Composition[QueryParams]):
         stress, share of distance: how much distances in the plane differ from those between
             kernels, root mean square: 0 if they are equal
     """)
-    figure = "near_kernels_figure"
 
     def parts(self, run: RunSpec, params: QueryParams) -> Mapping[str, SubQuestion]:
         """Return the kernels of all heads."""

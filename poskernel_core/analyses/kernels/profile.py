@@ -26,7 +26,6 @@ class DiagonalProfile(Analysis[Params]):
             places back
     """)
     continued = "profile"
-    figure = "diagonal_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES
 

@@ -20,6 +20,7 @@ from poskernel_core.analyses.claims import (
     who,
 )
 from poskernel_core.analyses.kernels.claims import look_back, profile_said
+from poskernel_core.analyses.kernels.views import PROFILE
 from poskernel_core.analyses.previous_token.spec import DIAGONALS
 from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
@@ -211,6 +212,7 @@ VIEWS: Views = {
         ),
         View("previous_mass [...]", says=_previous),
         View("ratio [...]", says=_ratio),
+        PROFILE,
         View("profile [...]", says=profile_said),
     ),
     "stages": (

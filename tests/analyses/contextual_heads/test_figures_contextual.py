@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 import pytest
 
 from poskernel_core.analyses.contextual_heads import figures as draw
-from poskernel_core.analyses.kernels.figures import distances_figure
+from poskernel_core.analyses.views import figure_of
 from tests.support.made_results import answer, check_curve, named
 
 
@@ -60,7 +60,7 @@ def test_weights_are_counted_in_round_steps(count: int) -> None:
 def test_distances_with_groups_together() -> None:
     found = answer("kernel-distances", sizes={"head": 5, "other": 5})
     found.values["group"][:] = [0, 1, 0, 2, 1]
-    figure = distances_figure(found, 1)
+    figure = figure_of(found.select(layer=1))
     order = [0, 2, 1, 4, 3]
     cells = figure.data[0]
     np.testing.assert_array_equal(found.values["distance"][1][np.ix_(order, order)], cells.z)

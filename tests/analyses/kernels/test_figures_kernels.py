@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.kernels.figures import RATIO_FLOOR, head_curve, profile_figure
+from poskernel_core.analyses.kernels.figures import RATIO_FLOOR, diagonals, head_curve
 from poskernel_core.plotting.curves import NEAR
 from poskernel_core.plotting.layout import FLOOR
 from tests.support.made_results import check_curve, result
@@ -67,7 +67,7 @@ def test_a_kernel_with_its_spread_and_the_observed_attention(head, query, log_x,
 def test_the_ratio_of_attention_to_kernel(head):
     """There is none where the kernel is below the floor; the axis is centred on 1."""
     head.values["kernel"][7] = 0.9 * RATIO_FLOOR
-    figure = head_curve(head, SHORT)
+    figure = head_curve(head, SHORT, log_x=False)
     kernel, observed = (
         head.values[name][SKIP : SHORT + 1][::-1] for name in ("kernel", "observed")
     )
@@ -80,11 +80,11 @@ def test_the_ratio_of_attention_to_kernel(head):
 
 def test_without_an_observation(head):
     head.params["source"] = "text"
-    figure = head_curve(head, LONG)
+    figure = head_curve(head, LONG, log_x=False)
     assert not [trace for trace in figure.data if trace.line.width == 0]  # one query has no band
     assert parts(figure, "observed attention in this text")
     del head.values["observed"]
-    assert ["kernel K"] == [trace.name for trace in head_curve(head, LONG).data]
+    assert ["kernel K"] == [trace.name for trace in head_curve(head, LONG, log_x=False).data]
 
 
 def test_other_heads_beneath(found):
@@ -92,7 +92,7 @@ def test_other_heads_beneath(found):
     others = found.values["kernel"][0, 1:].copy()
     others[0, 11] = 100.0
     head = found.select(layer=0, head=0)
-    figure = head_curve(head, SHORT, others=others)
+    figure = head_curve(head, SHORT, log_x=False, others=others)
     below = np.reshape(figure.data[0].y, (2, SHORT + 2 - SKIP))
     np.testing.assert_array_equal(others[:, SKIP : SHORT + 1][:, ::-1], below[:, :-1])
     assert 3 > figure.layout.yaxis.range[1] > head.values["kernel_high"].max()
@@ -101,7 +101,7 @@ def test_other_heads_beneath(found):
 def test_mean_attention_by_offset():
     found = result("profile", {"profile": (1, 3, 13)})
     head, others = found.select(layer=0, head=0), found.values["profile"][0, 1:]
-    below, _, mean = profile_figure(head, most=6, others=others).data
+    below, _, mean = diagonals(head, most=6, others=others).data
     expected = head.values["profile"][:7]
     check_curve(mean, y=expected, error=expected / 10)
     np.testing.assert_array_equal(others[:, :7], np.reshape(below.y, (2, 8))[:, :-1])
