@@ -23,7 +23,6 @@ from poskernel_core.analyses.sources import TextParams
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, UnknownField
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.renamed import PARAMETERS, told
 from poskernel_core.common.result import Result
 from poskernel_core.common.settings import checked_address, settings
 from poskernel_core.common.specs import (
@@ -473,7 +472,4 @@ def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> 
             f"{one!r} is a parameter of {analysis!r}: give it in 'params', as in "
             f"params={{{one!r}: {run[one]!r}}}."
         )
-    raise UnknownField(
-        told(one, PARAMETERS, {"head", *known, *params})
-        or f"Expected fields of a run ({', '.join(sorted(known))}), got {one!r}."
-    )
+    raise UnknownField(f"Expected fields of a run ({', '.join(sorted(known))}), got {one!r}.")

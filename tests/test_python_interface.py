@@ -170,7 +170,6 @@ MISUSES: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (show, {"gather": ("keys",)}, "got 'gather'"),
     (show, {"query": "63"}, "whole number as query position, got '63'"),
     (show, {"head": 5}, "A head is written"),
-    (show, {"cell": "L0H0"}, "'cell' is called 'head' now."),
     (show, {"params": "skip=4"}, "a dictionary as 'params'"),
     (show, {"params": {"skip": "4"}}, "'skip' of 'etc'"),
     (show, {"params": {"skp": 4}}, "'skp' of 'etc': there is no such one"),

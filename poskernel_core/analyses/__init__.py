@@ -9,7 +9,6 @@ from typing import Any
 from poskernel_core.analyses.base import Analysis, Composition, Experiment, Params, Question
 from poskernel_core.common import plugins
 from poskernel_core.common.errors import UnknownAnalysis
-from poskernel_core.common.renamed import QUESTIONS, told
 from poskernel_core.common.result import Result
 
 TOPICS = (
@@ -120,8 +119,7 @@ def find(name: str) -> Question[Any]:
     if not isinstance(name, str) or name not in ANALYSES:
         near = dict.fromkeys([*get_close_matches(str(name), ANALYSES, 6, cutoff=0.3), *ANALYSES])
         raise UnknownAnalysis(
-            told(name, QUESTIONS)
-            or f"No analysis {name!r}: expected one of {len(ANALYSES)} names, such as "
+            f"No analysis {name!r}: expected one of {len(ANALYSES)} names, such as "
             f"{', '.join([*near][:NAMED])}."
         )
     return ANALYSES[name]

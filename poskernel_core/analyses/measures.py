@@ -6,7 +6,6 @@ from typing import Any
 from poskernel_core.analyses.base import Params, Question
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.renamed import MEASURES, told
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models.geometry import Geometry
@@ -58,6 +57,4 @@ def measure_called(
             if declared.title == title:
                 return question, declared
             titles.append(declared.title)
-    raise BadRequest(
-        told(title, MEASURES) or f"No measure {title[:60]!r}: expected one of {', '.join(titles)}."
-    )
+    raise BadRequest(f"No measure {title[:60]!r}: expected one of {', '.join(titles)}.")

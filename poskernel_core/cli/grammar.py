@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from poskernel_core.common.renamed import OPTIONS, told
 from poskernel_core.common.settings import settings
 
 RESULT = "The result"
@@ -92,9 +91,5 @@ def reader(expected: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def sentence(error: click.UsageError) -> str:
     """Return a usage error as one sentence that refers to the help."""
-    said = error.format_message()
-    if isinstance(error, click.NoSuchOption) and error.ctx:
-        shown = {name for each in error.ctx.command.params for name in each.opts}
-        said = told(error.option_name, OPTIONS, shown) or said
     path = error.ctx.command_path if error.ctx else "poskernel"
-    return f"{' '.join(said.split()).removesuffix('.')} (see '{path} --help')."
+    return f"{' '.join(error.format_message().split()).removesuffix('.')} (see '{path} --help')."

@@ -16,7 +16,6 @@ from jaxtyping import Shaped
 
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import Estimate, Kind, estimate, interval
-from poskernel_core.common.renamed import VALUES, told
 from poskernel_core.common.specs import whole
 
 NORMAL = 1.96
@@ -131,13 +130,6 @@ def distances(shaped: str, meaning: str, **more: Any) -> tuple[Value, ...]:
     return estimates(shaped, "TV distance, 0 to 1", meaning, **more)
 
 
-class _Named(dict[str, np.ndarray]):
-    """Arrays by name; looking up an old name raises a KeyError that gives the new one."""
-
-    def __missing__(self, name: str) -> np.ndarray:
-        raise KeyError(told(name, VALUES, self) or name)
-
-
 @dataclass(frozen=True)
 class Result:
     """Named arrays with axes, units, errors and provenance.
@@ -178,8 +170,6 @@ class Result:
     chosen: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for part in (*NUMBERS, "texts"):
-            object.__setattr__(self, part, _Named(getattr(self, part)))
         for name, value in (self.values | self.texts).items():
             if value.ndim != len(self.axes[name]) or name not in self.units:
                 raise ValueError(f"{name}: axes {self.axes[name]} for shape {value.shape}")
@@ -401,8 +391,7 @@ class Result:
         known = self.values | self.texts
         if name not in known:
             raise BadRequest(
-                told(name, VALUES, known)
-                or f"No value {name!r} in {self.analysis!r}: expected one of {', '.join(known)}."
+                f"No value {name!r} in {self.analysis!r}: expected one of {', '.join(known)}."
             )
 
     @classmethod

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.renamed import MODELS, VARIABLES, told
+from poskernel_core.common.renamed import told
 from poskernel_core.common.specs import DEVICE, brief, plain_python
 
 MAX_GB = 1e6
@@ -165,9 +165,6 @@ def variable(field: str) -> str:
 
 def settings() -> Settings:
     """Read the environment variables; an empty variable counts as not set."""
-    for old, new in VARIABLES.items():
-        if os.environ.get(old, "").strip():
-            raise BadRequest(f"{old} is called {new} now.")
     texts = {name: os.environ.get(variable(name), "").strip() for name in Settings.model_fields}
     given = {name: text for name, text in texts.items() if text}
     try:
@@ -219,5 +216,5 @@ def check_paths() -> None:
                 f"Expected {name} to name what is there, found nothing at {path[:80]!r}: correct "
                 "the path, or take it out."
             )
-        if (new := told(path, MODELS)) and name == "POSKERNEL_MODELS" and not os.path.isdir(path):
+        if (new := told(path)) and name == "POSKERNEL_MODELS" and not os.path.isdir(path):
             raise BadRequest(f"{name}: {new}")

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from poskernel_core.common import plugins
 from poskernel_core.common.errors import BadRequest, InvalidField
-from poskernel_core.common.renamed import CHOICES, PARAMETERS, told
 
 SCHEMA = 6
 """Version of the stored layout; raising it invalidates all older store entries."""
@@ -85,7 +84,7 @@ class Spec(BaseModel):
             return make(given)
         except ValidationError as error:
             of = (info.context or {}).get("of", cls.called)
-            raise InvalidField(_refusal(error, of, cls.model_fields)) from error
+            raise InvalidField(_refusal(error, of)) from error
 
     def digest(self, **more: Any) -> str:
         """Return the hex SHA-256 of this description (and ``more``) in canonical JSON."""
@@ -126,13 +125,7 @@ def whole(value: Any, what: str) -> int:
         raise BadRequest(f"Expected a whole number as {what}, got {brief(value)}.") from error
 
 
-def _refusal(error: ValidationError, of: str, fields: Collection[str]) -> str:
-    for each in error.errors():
-        name = each["loc"][-1] if each["loc"] else ""
-        unknown = each["type"] == "extra_forbidden"
-        choices = CHOICES.get(str(name), {})
-        if new := told(name, PARAMETERS, fields) if unknown else told(each["input"], choices):
-            return new
+def _refusal(error: ValidationError, of: str) -> str:
     first = error.errors()[0]
     place, kind, got = ".".join(map(str, first["loc"])), first["type"], brief(first["input"])
     if kind == "missing":

@@ -28,7 +28,7 @@ from poskernel_core.common.errors import (
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import installed_file
-from poskernel_core.common.renamed import MODELS, told
+from poskernel_core.common.renamed import told
 from poskernel_core.common.specs import AnyModel, ModelSpec, brief, default_positions
 from poskernel_core.models import gguf
 from poskernel_core.models.attached import attached, in_hand
@@ -256,7 +256,7 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
         return as_probed(_locate_results(kept, revision))
     if (directory := local_directory(name)) is not None:
         return as_probed(_locate_local(name, directory, revision))
-    if new := told(name, MODELS):
+    if new := told(name):
         raise UnknownModel(new)
     return as_probed(_locate_on_hub(official_name(name), revision))
 

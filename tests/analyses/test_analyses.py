@@ -148,7 +148,6 @@ def test_blocks_and_batches_do_not_matter(model_dirs, monkeypatch, model, what, 
 
 BAD = {
     "no such analysis": ("nonsense", {}, "No analysis 'nonsense'"),
-    "head by its old name": ("kernel-map", {"cell": "L0H0"}, "'cell' is called 'head' now."),
     "skip too large": ("etc", {"skip": 33}, "skip"),
     "negative skip": ("etc", {"skip": -1}, "skip"),
     "unknown parameter": ("etc", {"skips": 4}, "skips"),

@@ -2,8 +2,10 @@
 
 import pytest
 
+from pages.shared.choices import links
 from pages.shared.choices.choices import waits
 from pages.shared.jobs import results
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.models.known import telling_head
 from tests.support.bound import bound, choose, chosen, opened, opened_as_linked
@@ -39,7 +41,7 @@ def test_what_does_not_fit_is_named_in_one_notice(follow):
     assert "asks for kinds local, foo; shown is local instead" in told.value
 
 
-OLD = [  # each table of `poskernel_core.common.renamed`, whose names have their own tests
+OLD = [  # each table of `pages.shared.choices.links`
     (HEATMAP, {"cell": "l0h1", "texts": "100", "measure": "fidelity"},
      {"head": "L0H1", "windows": "100", "measure": "distance to observed attention"}),
     ("induction_recency", {"silenced0": ["L0H1", "L0H2"], "silencedhow": "pattern made uniform",
@@ -59,6 +61,13 @@ OLD = [  # each table of `poskernel_core.common.renamed`, whose names have their
     ("compare", {"model": "demo-attn-2l", "second": "demo-gpt2-smooth"},
      {"model": "demo-attn-2l", "second": "demo-gpt2"}),
 ]  # fmt: skip
+
+
+def test_every_new_name_exists():
+    titles = {declared.title for each in ANALYSES.values() for declared in each.measures}
+    for table, known in ((links.QUESTIONS, {*ANALYSES}), (links.MEASURES, titles)):
+        assert set(table.values()) <= known
+        assert not table.keys() & known
 
 
 @pytest.mark.parametrize(("script", "old", "new"), OLD)

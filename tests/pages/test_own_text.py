@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pages.own_text.page import EXAMPLES, PARAMETER
+from pages.shared.choices.links import PAGE_KEYS
 from pages.shared.jobs import results
-from poskernel_core.common.renamed import PAGE_KEYS
 from poskernel_core.storage.typed import keep_text
 from tests.pages.test_script import FILES
 from tests.support.bound import bound, chosen, opened, opened_as_linked, words

@@ -8,7 +8,7 @@ import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.renamed import MODELS, VARIABLES
+from poskernel_core.common.renamed import MODELS
 from poskernel_core.common.settings import PUBLIC, Settings, check_paths, settings, variable
 from serving.admission import ConnectionLimits
 from tests.support.server import ROOT, environment
@@ -115,16 +115,7 @@ def test_bounds_are_those_of_the_host(monkeypatch):
         assert name == "max_jobs" or quota == getattr(found, name)
 
 
-def test_old_names(monkeypatch, tmp_path):
-    """Of variables, and of models on offer."""
-    for old, new in VARIABLES.items():
-        assert new in map(variable, Settings.model_fields)
-        with monkeypatch.context() as patch:
-            patch.setenv(old, " ")
-            settings()
-            patch.setenv(old, "12")
-            with pytest.raises(BadRequest, match=f"^{old} is called {new} now"):
-                settings()
+def test_old_names_of_models(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for old, new in MODELS.items():
         monkeypatch.setenv("POSKERNEL_MODELS", f"gpt2, {old}")
