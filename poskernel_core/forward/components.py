@@ -15,12 +15,13 @@ every model is checked, once for its blocks and at each reading for its queries 
     reading.key.through(part, sums, head)            # then map and rotate the means
     read_written(model, tokens, position)            # all components, as the logits read them
     read_circuits(model, tokens)                     # values and output of the heads of every layer
+    read_first_layer(model)                          # layer 0 as matrices, with its neurons
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -29,13 +30,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.heads import head_name
 from poskernel_core.forward.attention import AttentionCall
-from poskernel_core.forward.loaded import LoadedModel, affine
+from poskernel_core.forward.hooks import PassEnded
+from poskernel_core.forward.loaded import LoadedModel, affine, embedding_matrix
 from poskernel_core.forward.memory import in_float32
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.forward.precision import EXACT
+from poskernel_core.forward.precision import EXACT, require_finite
 from poskernel_core.forward.proof import made_up
 from poskernel_core.forward.rotation import Rotation, read_rotation, unrotated_call
 
@@ -195,7 +198,7 @@ class Unembedding:
     ``norm`` is the final one; a factor of all logits (Cohere, Granite) is in ``weight``, ``bias``.
     """
 
-    norm: _Norm
+    norm: Norm
     weight: Float[Tensor, "model vocab"]
     bias: Float[Tensor, " vocab"]
 
@@ -248,6 +251,139 @@ class Circuit:
         return value.scale[:, own].mean() * inside + value.outer[own]
 
 
+@dataclass(frozen=True, eq=False)
+class FirstLayer:
+    """Layer 0 of a model as matrices, in float32 on the CPU.
+
+    Attributes:
+        embedding: token embeddings ``[vocab, model]``.
+        positions: positional embeddings ``[pos, model]``; zeros for models without them.
+        norm1, norm2: the norms before attention and before the MLP.
+        w_v: the first norm's centring and gain and ``W_V`` in one, ``[head, model, d]``; heads
+            that share values repeat them.
+        b_v: values of the first norm's bias, ``[head, d]``.
+        w_o: ``[head, d, model]``, ``b_o [model]``.
+        w_in: input weights of the neurons ``[model, neuron]``, ``b_in [neuron]``.
+        w_out: output weights ``[neuron, model]``.
+    """
+
+    embedding: Tensor
+    positions: Tensor
+    norm1: Norm
+    norm2: Norm
+    w_v: Tensor
+    b_v: Tensor
+    w_o: Tensor
+    b_o: Tensor
+    w_in: Tensor
+    b_in: Tensor
+    w_out: Tensor
+
+    def values(self, x: Float[Tensor, "*batch model"]) -> Float[Tensor, "head *batch d"]:
+        """Return every head's values of vectors of the stream."""
+        read = torch.einsum("...m,hmd->h...d", self.norm1.scale(x)[..., None] * x, self.w_v)
+        return read + self.b_v.reshape(len(read), *(1,) * (x.ndim - 1), -1)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Values inside layer 0 on some texts.
+
+    Attributes:
+        stream: the stream before the layer, ``[text, pos, model]``.
+        heads: every head's output before the projection, ``[text, pos, head, d]``.
+        between: the stream before the MLP, ``[text, pos, model]``.
+        activation: the neurons' pre-activations, ``[text, pos, neuron]``.
+    """
+
+    stream: Tensor
+    heads: Tensor
+    between: Tensor
+    activation: Tensor
+
+
+def read_first_layer(model: LoadedModel) -> FirstLayer:
+    """Return layer 0 as matrices; they are cached with the model.
+
+    Raises:
+        UnsupportedModel: no neurons read the stream behind its attention.
+    """
+    layer: FirstLayer = model.remember("first layer", None, lambda: _first_layer(model))
+    return layer
+
+
+@torch.inference_mode()
+def _first_layer(model: LoadedModel) -> FirstLayer:
+    block, (norm, w_in, w_out) = _neurons(model)
+    seen = _Components(model, _known_blocks(model), (0,))
+    embedding = embedding_matrix(model.module.get_input_embeddings())
+    positions = embedding.new_zeros(model.geometry.n_ctx, embedding.shape[1])
+    if model.geometry.scheme == "learned":
+        positions = model.position_matrix().float()
+    with EXACT, seen.hooked():
+        model.run(made_up(model), observers=[seen], until=0)
+        with in_float32(model.module):
+            value, (w_o, b_o, _) = seen.circuit(0).value, seen.out(block)
+            norms = [_scaled_norm(model, each, embedding[:1]) for each in (block.norm, norm)]
+            matrices = (*affine(w_in), affine(w_out)[0])
+    values = (repeat_kv(each, len(w_o)) for each in (value.matrix, value.inner))
+    parts = (embedding, positions, *values, w_o, b_o.flatten(), *matrices)
+    names = ("embedding", "positions", "w_v", "b_v", "w_o", "b_o", "w_in", "b_in", "w_out")
+    tensors = {name: part.cpu() for name, part in zip(names, parts, strict=True)}
+    return FirstLayer(norm1=norms[0], norm2=norms[1], **tensors)
+
+
+def _scaled_norm(model: LoadedModel, module: Any, x: Float[Tensor, "one model"]) -> Norm:
+    norm = Norm.of(module, torch.zeros_like(x[0]))
+    if not _equal(norm.linear(x) * norm.scale(x)[..., None] + norm.bias, module.forward(x).to(x)):
+        raise _refused(model, 0, "a norm's scale is not that of its input's variance")
+    return replace(norm, gain=norm.gain.cpu(), bias=norm.bias.cpu())
+
+
+@torch.inference_mode()
+def see_first_layer(model: LoadedModel, tokens: Tensor) -> Seen:
+    """Run tokens ``[text, pos]`` through layer 0 up to its neurons; return the values inside.
+
+    This registers separate hooks, because observers do not see values between attention and MLP.
+    """
+    block, (norm, w_in, _) = _neurons(model)
+    assert block.norm is not None
+    assert block.out is not None
+    kept: dict[str, Tensor] = {}
+
+    def before(name: str) -> Any:
+        return lambda _module, args: kept.update({name: args[0].float().cpu()})
+
+    def end(_module: nn.Module, _args: Any, out: Tensor) -> None:
+        kept["activation"] = out.float().cpu()
+        raise PassEnded
+
+    with (
+        EXACT,  # no other pass runs while the hooks are registered
+        block.norm.register_forward_pre_hook(before("stream")),
+        block.out.register_forward_pre_hook(before("heads")),
+        norm.register_forward_pre_hook(before("between")),
+        w_in.register_forward_hook(end),
+        suppress(PassEnded),
+    ):
+        model.body(tokens.to(model.device), use_cache=False)
+    require_finite(kept["activation"], "The first layer")
+    shaped = {name: part.reshape(*tokens.shape, -1) for name, part in kept.items()}  # OPT flattens
+    shaped["heads"] = shaped["heads"].unflatten(-1, (model.geometry.n_heads, -1))
+    return Seen(**shaped)
+
+
+def _neurons(model: LoadedModel) -> tuple[_Block, tuple[nn.Module, nn.Module, nn.Module]]:
+    block = _known_blocks(model)[0]
+    if block.norm is None or block.behind is not None or block.neurons is None:
+        raise UnsupportedModel(
+            f"Layer 0 of {model.located.spec.name!r} has no neurons that read the normed stream "
+            "behind its attention (it may have attention alone, or both side by side): choose "
+            "another model."
+        )
+    return block, block.neurons
+
+
 @torch.inference_mode()
 def read_written(
     model: LoadedModel, tokens: Tensor, position: int, observers: Sequence[Observer] = ()
@@ -278,7 +414,7 @@ def read_unembedding(model: LoadedModel) -> Unembedding:
     final, factor = model.remember("unembedding", None, lambda: _final_of(model, head))
     weight, bias = (each.to(model.hooks.home) for each in affine(head))
     with in_float32(model.module):
-        norm = _Norm.of(final, weight.new_zeros(1, 1, len(weight)))
+        norm = Norm.of(final, weight.new_zeros(1, 1, len(weight)))
     return Unembedding(norm, factor * weight, factor * bias)
 
 
@@ -320,29 +456,41 @@ def _known_blocks(model: LoadedModel) -> list[_Block]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Norm:
-    """A norm that is linear once its scale is fixed: ``gain * P x / sigma + bias``."""
+class Norm:
+    """A norm that is linear once its scale is fixed: ``gain * P x / sigma + bias``.
+
+    ``centred`` tells whether ``P`` subtracts the mean over dimensions (LayerNorm; RMSNorm does
+    not); ``eps`` is the constant added to the variance.
+    """
 
     gain: Tensor
     bias: Tensor
     centred: bool
+    eps: float = 0.0
 
     @staticmethod
-    def of(module: nn.Module | None, like: Tensor) -> _Norm:
+    def of(module: nn.Module | None, like: Tensor) -> Norm:
         """Read a norm of vectors like these by what it puts out for a few."""
         if module is None:
-            return _Norm(torch.ones_like(like), torch.zeros_like(like), False)
+            return Norm(torch.ones_like(like), torch.zeros_like(like), False)
         flat, wave = torch.full_like(like, LARGE), torch.full_like(like, LARGE)
         wave[..., 1::2] = -LARGE
         bias = module.forward(torch.zeros_like(like)).to(like)
         flat, found = (module.forward(each).to(like) - bias for each in (flat, wave))
         centred = bool(flat.abs().max() < 1e-3 * found.abs().max())
         wave = _centre(wave) if centred else wave
-        return _Norm(found * wave.square().mean(-1, keepdim=True).sqrt() / wave, bias, centred)
+        eps = getattr(module, "variance_epsilon", None) or getattr(module, "eps", None) or 0.0
+        gain = found * (wave.square().mean(-1, keepdim=True) + eps).sqrt() / wave
+        return Norm(gain, bias, centred, eps)
 
     def linear(self, x: Tensor) -> Tensor:
         """Return the norm with scale 1, without its bias."""
         return self.gain * (_centre(x) if self.centred else x)
+
+    def scale(self, x: Float[Tensor, "*batch model"]) -> Float[Tensor, "*batch"]:
+        """Return ``1 / sigma`` of each row: ``1 / sqrt(variance + eps)``."""
+        inside = _centre(x) if self.centred else x
+        return (inside.square().mean(dim=-1) + self.eps).rsqrt()
 
 
 def _centre(x: Tensor) -> Tensor:
@@ -369,12 +517,15 @@ class _Block:
         out: output projection of the heads; None in layers without heads.
         behind: norm of the attention output.
         has_mlp: whether anything but attention writes to the stream.
+        neurons: in layer 0, the norm of the stream behind attention, and the maps into and out of
+            the neurons that read it.
     """
 
     norm: nn.Module | None = None
     out: nn.Module | None = None
     behind: nn.Module | None = None
     has_mlp: bool = True
+    neurons: tuple[nn.Module, nn.Module, nn.Module] | None = None
 
 
 def _blocks_of(model: LoadedModel) -> list[_Block]:
@@ -406,6 +557,10 @@ def _multiplier(model: LoadedModel) -> float:
 
 def _is_norm(module: nn.Module) -> bool:
     return "Norm" in type(module).__name__ and not any(True for _ in module.children())
+
+
+def _is_map(module: nn.Module) -> bool:
+    return getattr(getattr(module, "weight", None), "ndim", 0) == 2
 
 
 class _Structure(Observer):
@@ -454,9 +609,7 @@ class _Structure(Observer):
             return
         inside = set(attention.modules())
         module, put_out = [
-            (part, out)
-            for part, _, out in self._seen
-            if part in inside and getattr(getattr(part, "weight", None), "ndim", 0) == 2
+            (part, out) for part, _, out in self._seen if part in inside and _is_map(part)
         ][-1]
         behind = [
             (part, out)
@@ -471,7 +624,34 @@ class _Structure(Observer):
         has_mlp = not _equal(rest, torch.zeros_like(rest), floor)
         if has_mlp and not any(_equal(factor * out.reshape(rest.shape), rest) for out in outputs):
             raise _refused(self._model, layer, "heads and MLP are not all that is added to it")
-        self.blocks.append(_Block(self._norm, module, behind[-1][0] if behind else None, has_mlp))
+        between = self._stream + factor * by_heads.reshape(after.shape)
+        neurons = None if layer else self._neurons(inside, between)
+        norm = behind[-1][0] if behind else None
+        self.blocks.append(_Block(self._norm, module, norm, has_mlp, neurons))
+
+    def _neurons(
+        self, attention: set[nn.Module], between: Tensor
+    ) -> tuple[nn.Module, nn.Module, nn.Module] | None:
+        """Find the norm of the stream behind attention, and the first and last map behind it."""
+        outside = [
+            (part, given, out)
+            for part, given, out in self._seen
+            if part not in attention and given is not None
+        ]
+        same = [each for each in outside if each[1].numel() == between.numel()]  # OPT flattens
+        norms = [
+            (part, out)
+            for part, given, out in same
+            if _is_norm(part) and _equal(given.reshape(between.shape), between)
+        ]
+        maps = [each for each in outside if _is_map(each[0])]
+        reads = [each for each in maps if norms and torch.equal(each[1], norms[0][1])]
+        if not reads:
+            return None
+        inner = {part for each, *_ in reads for part in each.modules() if part is not each}
+        first, last = next(each for each in reads if each[0] not in inner), maps[-1]
+        fits = first[2].shape[-1] == last[1].shape[-1] and first[0] is not last[0]
+        return (norms[0][0], first[0], last[0]) if fits else None
 
 
 class _Components(Observer):
@@ -543,7 +723,7 @@ class _Components(Observer):
     def circuit(self, layer: int) -> Circuit:
         norm, scale = self._norm(layer)
         (value,) = self._sides(layer, "v", norm, None)
-        return Circuit(scale, value, self._out(self._blocks[layer])[0])
+        return Circuit(scale, value, self.out(self._blocks[layer])[0])
 
     def written(self, unembedding: Unembedding, position: int) -> Written:
         here, read = slice(position, position + 1), self._kept[-1, "logits"][0][:, :1]
@@ -552,12 +732,12 @@ class _Components(Observer):
         logits = read[0, 0] @ unembedding.weight + unembedding.bias
         return Written(tuple(parts), unembedding, float(scale), logits)
 
-    def _norm(self, layer: int) -> tuple[_Norm, Tensor]:
+    def _norm(self, layer: int) -> tuple[Norm, Tensor]:
         stream = self._streams[layer]
-        norm = _Norm.of(self._blocks[layer].norm, stream.new_zeros(1, 1, stream.shape[-1]))
+        norm = Norm.of(self._blocks[layer].norm, stream.new_zeros(1, 1, stream.shape[-1]))
         return norm, self._scale(norm, stream, self._inputs[layer], layer)
 
-    def _scale(self, norm: _Norm, stream: Tensor, x: Tensor, layer: int) -> Tensor:
+    def _scale(self, norm: Norm, stream: Tensor, x: Tensor, layer: int) -> Tensor:
         linear = norm.linear(stream)
         scale = _own_scale(x - norm.bias, linear)
         if not _equal(linear * scale[..., None] + norm.bias, x):
@@ -565,7 +745,7 @@ class _Components(Observer):
             raise _refused(self._model, layer, f"the norm {where} is unknown")
         return scale
 
-    def _sides(self, layer: int, names: str, norm: _Norm, rotation: Rotation | None) -> list[Side]:
+    def _sides(self, layer: int, names: str, norm: Norm, rotation: Rotation | None) -> list[Side]:
         # queries, keys and values of the unit vectors: with norms linear, their bias, zero
         unit = torch.eye(self._model.geometry.d_model, device=self._there)
         attention, given = self._model.hooks.attentions[layer], self._given[layer]
@@ -579,7 +759,7 @@ class _Components(Observer):
         ]
 
     def _side(
-        self, layer: int, name: str, norm: _Norm, probed: list[Tensor], rotation: Rotation | None
+        self, layer: int, name: str, norm: Norm, probed: list[Tensor], rotation: Rotation | None
     ) -> Side:
         """Return how ``q``, ``k`` or ``v`` is made, from those of the zero and the unit vectors."""
         real = getattr(self._calls[layer], name).float()
@@ -632,7 +812,7 @@ class _Components(Observer):
     def _heads(self, layer: int, block: _Block) -> tuple[Part, Tensor, Tensor]:
         z, out = self._kept[layer, "out"]
         factor, shape = _multiplier(self._model), self._streams[layer].shape
-        weight, bias, norm = self._out(block)
+        weight, bias, norm = self.out(block)
         out, scale = out.reshape(shape), z.new_ones(shape[:2])
         if block.behind is not None:
             plain, out = out, self._kept[layer, "behind"][1]
@@ -642,10 +822,10 @@ class _Components(Observer):
         names = tuple(head_name(layer, head) for head in range(len(weight)))
         return Part(names, rows, weight), scale * bias + factor * norm.bias, factor * out
 
-    def _out(self, block: _Block) -> tuple[Tensor, Tensor, _Norm]:
+    def out(self, block: _Block) -> tuple[Tensor, Tensor, Norm]:
         """Return ``W_O [head, d, model]`` and its bias through the norm behind it, and that one."""
         weight, bias = affine(block.out)
-        norm = _Norm.of(block.behind, bias.new_zeros(1, 1, len(bias)))
+        norm = Norm.of(block.behind, bias.new_zeros(1, 1, len(bias)))
         weight, bias = norm.linear(weight)[0], norm.linear(bias)
         return weight.reshape(self._model.geometry.n_heads, -1, weight.shape[-1]), bias, norm
 
@@ -671,7 +851,7 @@ def _probe(
     rows = torch.cat([torch.zeros_like(unit[:1]), unit])[: None if norms == "linear" else 1]
 
     def replaced(norm: nn.Module, args: Any, _out: Tensor) -> Tensor:
-        found = _Norm.of(norm, args[0])
+        found = Norm.of(norm, args[0])
         whole = {"linear": found.linear(args[0]), "bias": found.bias}
         return whole.get(norms, torch.zeros_like(args[0]))
 

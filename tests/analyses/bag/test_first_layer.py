@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from poskernel_core.forward import loading
-from poskernel_core.forward.first_layer import LinearNorm, see, take_apart
+from poskernel_core.forward.components import Norm, read_first_layer, see_first_layer
 from poskernel_core.models import catalog
 from tests.support import builders
 from tests.support.builders.contextual import some_windows
@@ -29,6 +29,10 @@ def paths(model_dirs, tmp_path_factory):
     }
 
 
+def exact(norm, x):
+    return norm.linear(x) * norm.scale(x)[..., None] + norm.bias
+
+
 def loaded(path):
     return loading.load(catalog.locate(str(path)), "cpu")
 
@@ -36,18 +40,17 @@ def loaded(path):
 @pytest.mark.parametrize("name", READ)
 def test_put_together_again(paths, name):
     windows, model = some_windows(3, 23, start=False), loaded(paths[name])
-    layer, truth = take_apart(model), inside(paths[name], windows)
+    layer, truth = read_first_layer(model), inside(paths[name], windows)
     heads, _, d = layer.w_v.shape
 
     stream = layer.embedding[torch.from_numpy(windows)] + layer.positions[:23]
-    normed, between = layer.norm1.exact(stream), stream + layer.b_o
+    between, values = stream + layer.b_o, layer.values(stream)
     for head in range(heads):
-        values = normed @ layer.w_v[head] + layer.b_v[head]
-        z = torch.from_numpy(truth.pattern[:, head]).float() @ values
+        z = torch.from_numpy(truth.pattern[:, head]).float() @ values[head]
         expected = truth.heads[..., head * d : (head + 1) * d]
         np.testing.assert_allclose(z, expected, atol=2e-5)
         between = between + z @ layer.w_o[head]
-    activation = layer.norm2.exact(between) @ layer.w_in + layer.b_in
+    activation = exact(layer.norm2, between) @ layer.w_in + layer.b_in
 
     np.testing.assert_allclose(stream, truth.stream, atol=1e-6)
     np.testing.assert_allclose(between, truth.between, atol=5e-5)
@@ -55,7 +58,7 @@ def test_put_together_again(paths, name):
     np.testing.assert_allclose(layer.w_out, truth.w_out, atol=1e-5)
     assert np.abs(truth.activation).max() > 1
 
-    seen = see(model, torch.from_numpy(windows))
+    seen = see_first_layer(model, torch.from_numpy(windows))
     assert (3, 23, model.geometry.n_heads, model.geometry.d_head) == seen.heads.shape
     for part in ("stream", "heads", "between", "activation"):
         found = getattr(seen, part).reshape(3, 23, -1)
@@ -65,14 +68,17 @@ def test_put_together_again(paths, name):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("attn_only", "has attention only, no neurons"),
-        ("gpt_neox", r"reads the stream before attention \(parallel residual\)"),
-        ("post_norm", "norms after attention and MLP"),
+        ("attn_only", "no neurons that read the normed stream behind its attention"),
+        ("gpt_neox", "no neurons that read the normed stream behind its attention"),
+        ("post_norm", "heads and MLP are not all that is added"),
     ],
 )
 def test_refused(paths, name, words):
     model = loaded(paths[name])
-    for ask in (take_apart, lambda it: see(it, torch.ones(1, 3, dtype=torch.long))):
+    for ask in (
+        read_first_layer,
+        lambda it: see_first_layer(it, torch.ones(1, 3, dtype=torch.long)),
+    ):
         with refused(words):
             ask(model)
 
@@ -85,22 +91,24 @@ def test_hooks_are_removed(paths):
     model = loaded(paths["gpt2"])
     before = hooks_of(model)
 
-    see(model, torch.ones(2, 5, dtype=torch.long))
+    see_first_layer(model, torch.ones(2, 5, dtype=torch.long))
     assert before == hooks_of(model)
     with pytest.raises(IndexError):
-        see(model, torch.full((2, 5), builders.VOCABULARY))
+        see_first_layer(model, torch.full((2, 5), builders.VOCABULARY))
     assert before == hooks_of(model)
     assert (1, 5, builders.VOCABULARY) == model.run(torch.ones(1, 5, dtype=torch.long)).shape
 
 
 def test_only_layer_0_is_run(paths):
     model, ran = loaded(paths["gpt2"]), []
+    see_first_layer(model, torch.ones(2, 5, dtype=torch.long))  # which finds the layers' parts
     model.block(0).mlp.c_proj.register_forward_hook(lambda *_: ran.append(0))
     model.block(1).register_forward_hook(lambda *_: ran.append(1))
-    see(model, torch.ones(2, 5, dtype=torch.long))
+    see_first_layer(model, torch.ones(2, 5, dtype=torch.long))
     assert [] == ran
 
 
+@torch.no_grad()
 @given(
     st.lists(st.floats(-3, 3), min_size=5, max_size=5),
     st.lists(st.floats(-3, 3), min_size=5, max_size=5),
@@ -111,13 +119,11 @@ def test_norms(left, right, factor, eps):
     generator = torch.Generator().manual_seed(7)
     gain, bias = torch.randn(2, 5, generator=generator, dtype=torch.float64)
     x, y = torch.tensor([left, right], dtype=torch.float64)
-    for centred in (True, False):
-        norm = LinearNorm(gain, bias, centred, eps)
-        expected = (
-            nn.functional.layer_norm(x, (5,), gain, bias, eps)
-            if centred
-            else nn.functional.rms_norm(x, (5,), gain, eps) + bias
-        )
-        np.testing.assert_allclose(norm.exact(x), expected, atol=1e-9)
+    for module in (nn.LayerNorm(5, eps), nn.RMSNorm(5, eps)):
+        module.double().weight.data = gain
+        if isinstance(module, nn.LayerNorm):
+            module.bias.data = bias
+        norm = Norm.of(module, torch.zeros_like(x))
+        np.testing.assert_allclose(exact(norm, x), module(x).detach(), atol=1e-9)
         whole = norm.linear(factor * x + y)
         np.testing.assert_allclose(whole, factor * norm.linear(x) + norm.linear(y), atol=1e-9)

@@ -19,7 +19,7 @@ from poskernel_core.analyses.contextual_heads.experiment import content_weights,
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.views import StatisticsView
-from poskernel_core.forward.first_layer import FirstLayer, see, take_apart
+from poskernel_core.forward.components import FirstLayer, read_first_layer, see_first_layer
 
 TEXTS = 4
 
@@ -71,8 +71,8 @@ class Bag:
 
     def values(self, ids: Tensor, scale: Tensor) -> Float[Tensor, "head token d"]:
         """Return the weighted values of tokens: ``w_h(t) / Zmed_h * norm(E[t]) W_V^h``."""
-        normed = scale[:, None] * self.layer.norm1.linear(self.layer.embedding[ids])
-        return self.weights[:, ids, None] * (normed @ self.layer.w_v[list(self.heads)])
+        scaled = scale[:, None] * self.layer.embedding[ids]
+        return self.weights[:, ids, None] * (scaled @ self.layer.w_v[list(self.heads)])
 
     def embed(self, ids: Tensor) -> Float[Tensor, "token model"]:
         """Return the extended embeddings ``e(t)`` of tokens."""
@@ -114,7 +114,7 @@ def build_bag(
 def _build(
     subject: ExperimentContext, main: StatisticsView, heads: tuple[int, ...], params: BagParams
 ) -> Bag:
-    layer = take_apart(subject.model)
+    layer = read_first_layer(subject.model)
     token = contents.token_id(subject, params.token)
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     start, chosen = int(subject.start_token), list(heads)
@@ -135,7 +135,7 @@ def _build(
         weights=log_weight.exp().float() / denominators[:, None],
         token_scales=_token_scales(layer, places),
         denominators=denominators,
-        start_values=(layer.norm1.exact(first) @ layer.w_v + layer.b_v)[chosen],
+        start_values=layer.values(first)[chosen],
         scales=scales,
         by=params.scale,
     )
@@ -172,7 +172,7 @@ def _scales(
     start = int(subject.start_token)
     first, second = list[Tensor](), list[Tensor]()
     for some in torch.from_numpy(texts).split(TEXTS):
-        seen = see(subject.model, some)
+        seen = see_first_layer(subject.model, some)
         first.append(layer.norm1.scale(seen.stream)[:, start:])
         second.append(layer.norm2.scale(seen.between)[:, start:])
     return (torch.cat(first).numpy(), torch.cat(second).numpy()), seen.stream[0, 0]

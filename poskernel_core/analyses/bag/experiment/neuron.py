@@ -37,7 +37,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_SKIP
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.moves import parse_cells
-from poskernel_core.forward.first_layer import count_neurons, see
+from poskernel_core.forward.components import read_first_layer, see_first_layer
 
 ROWS = 4096
 SAMPLES = 32
@@ -86,7 +86,7 @@ def bag_of(
     subject: ExperimentContext, main: StatisticsView, params: BagParams, neuron: int | None = None
 ) -> Bag:
     """Return the bag of the chosen heads; check that the neuron exists."""
-    neurons = count_neurons(subject.model)
+    neurons = len(read_first_layer(subject.model).b_in)
     if neuron is not None and neuron >= neurons:
         raise BadRequest(f"No neuron {neuron}: expected 0 to {neurons - 1}.")
     return build_bag(subject, main, chosen_heads(subject, main, params), params)
@@ -143,7 +143,7 @@ def neuron_trace(
     progress(0, 1)
     tokens = torch.from_numpy(_text(subject, params))
     bag = bag_of(subject, main, params, params.neuron)
-    true = see(subject.model, tokens[None]).activation[0, :, params.neuron]
+    true = see_first_layer(subject.model, tokens[None]).activation[0, :, params.neuron]
     parts = predict(bag, tokens, params.kernel)
     values = _numbers(bag, parts, params.neuron)
     read = bag.readers()[:, params.neuron]

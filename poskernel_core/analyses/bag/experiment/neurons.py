@@ -25,7 +25,7 @@ from poskernel_core.analyses.random_tokens.experiment.sampled import steps
 from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.forward.first_layer import see
+from poskernel_core.forward.components import see_first_layer
 from poskernel_core.statistics.moments import Groups, Numbers, replicated
 
 VARIANTS = tuple(f"{kernel} kernel, scale by {by}".replace("by mean", "of all")
@@ -144,7 +144,7 @@ def contextual_neurons(
     quality, neurons = Quality(bag, texts.shape[1], params.n_positions), NeuronSums()
     for first in range(0, len(texts), TEXTS):
         some = texts[first : first + TEXTS]
-        seen = see(subject.model, some)
+        seen = see_first_layer(subject.model, some)
         for place, tokens in enumerate(some):
             quality.add(tokens, seen.heads[place], first + place)
             parts = predict(bag, tokens, params.kernel)

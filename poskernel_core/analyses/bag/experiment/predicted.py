@@ -90,7 +90,7 @@ def _others(bag: Bag, direct: Tensor) -> Float[Tensor, "pos model"]:
     """Return the other heads' output, as if they attended only to the current token."""
     layer = bag.layer
     others = [head for head in range(len(layer.w_o)) if head not in bag.heads]
-    alone = layer.norm1.exact(direct) @ layer.w_v[others] + layer.b_v[others][:, None]
+    alone = layer.values(direct)[others]
     return torch.einsum("hnd,hdm->nm", alone, layer.w_o[others]) + layer.b_o
 
 
@@ -100,8 +100,8 @@ def _constant_values(bag: Bag, scale: Float[Tensor, " pos"]) -> Float[Tensor, "h
     A start token has its exact values instead, divided by the denominators.
     """
     layer, chosen = bag.layer, list(bag.heads)
-    linear = scale[:, None] * layer.norm1.linear(layer.positions[: len(scale)])
-    values = (linear + layer.norm1.bias) @ layer.w_v[chosen] + layer.b_v[chosen][:, None]
+    scaled = scale[:, None] * layer.positions[: len(scale)]
+    values = scaled @ layer.w_v[chosen] + layer.b_v[chosen][:, None]
     if bag.start:
         values[:, 0] = bag.start_values / bag.denominators[:, None]
     return values
