@@ -73,13 +73,22 @@ def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -
     return loading.load(locate(name, revision), execution.device)
 
 
-def to_bridge(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
-    """Load a model, as :func:`load` does, as a ``TransformerBridge`` of transformer_lens.
+def to_bridge(model: Any, *, revision: str | None = None, device: Any = "auto") -> Any:
+    """Return a model as a ``TransformerBridge`` of transformer_lens.
+
+    ``model`` is one that :func:`load` has loaded, whose tensors the bridge shares, or what
+    :func:`load` takes.
 
     Raises:
         BadRequest: as for :func:`load`; or transformer_lens has no bridge for the architecture.
     """
-    return load(name, revision=revision, device=device).to_bridge()
+    from poskernel_core.forward import bridge
+    from poskernel_core.forward.loaded import LoadedModel
+
+    held = (
+        model if isinstance(model, LoadedModel) else load(model, revision=revision, device=device)
+    )
+    return bridge.to_bridge(held)
 
 
 def token_windows(model: AnyModel, **run: Any) -> Tokens:

@@ -41,13 +41,15 @@ FILES = {
 
 @cache
 def imports(file):
-    """Every module that a file names in an import, at its top or inside a function."""
+    """Every module that a file names in an import, at its top, inside a function or by a string."""
     found = []
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+            found += [each.value for each in node.args if isinstance(each, ast.Constant)]
     return found
 
 

@@ -20,7 +20,15 @@ HALVED = 3e-2
 
 
 def to_bridge(model: LoadedModel) -> Any:
-    """Build the bridge; see :meth:`LoadedModel.to_bridge`."""
+    """Return a model as a ``TransformerBridge`` of transformer_lens, on the same tensors.
+
+    All parameters are shared, and nothing in the model changes. The bridge's patterns and logits on
+    a few tokens are compared with the model's. The parameters ask for no gradients.
+
+    Raises:
+        UnsupportedModel: transformer_lens has no bridge for the architecture, or one that computes
+            something else; or the weights lie on several devices.
+    """
     name = repr(model.located.spec.name)
     if model.lies_on:
         raise UnsupportedModel(

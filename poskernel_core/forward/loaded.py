@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
@@ -170,18 +169,6 @@ class LoadedModel:
         for part in self.module.modules():
             for name, parameter in [*part.named_parameters(recurse=False)]:
                 put(part, name, parameter.data.to(TORCH_DTYPE[dtype]))
-
-    def to_bridge(self) -> Any:
-        """Return the model as a ``TransformerBridge`` of transformer_lens, on the same tensors.
-
-        All parameters are shared, and nothing in this model changes. Its patterns and logits on a
-        few tokens are compared with this model's. The parameters ask for no gradients.
-
-        Raises:
-            UnsupportedModel: transformer_lens has no bridge for the architecture, or one that
-                computes something else; or the weights lie on several devices.
-        """
-        return import_module("poskernel_core.forward.bridge").to_bridge(self)
 
     def run(
         self,

@@ -113,7 +113,7 @@ def test_each_family(family, engine, near_workers, model_dirs, capsys):
     model = pk.load(name, device="cpu")
     architecture = model.geometry.architecture
     if architecture in BRIDGED:
-        model.to_bridge()  # which proves itself
+        pk.to_bridge(model)  # which proves itself
     for analysis, more in asked:
         found = pk.show(analysis, name, engine=engine, windows=20, context=30, **more)
         code = continuation(found, head=head)

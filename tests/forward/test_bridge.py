@@ -31,7 +31,7 @@ def test_it_shares_all_tensors_and_leaves_the_model_as_it_was(loaded, name):
     """Also of what our hooks and adapters put in place; a change of a weight is seen by both."""
     model = loaded[name]
     before, own = model.run(IDS), {part: dict(vars(part)) for part in model.module.modules()}
-    bridge = model.to_bridge()
+    bridge = pk.to_bridge(model)
 
     ours = {each.untyped_storage().data_ptr() for each in model.module.parameters()}
     theirs = {
@@ -60,7 +60,7 @@ def test_it_shares_all_tensors_and_leaves_the_model_as_it_was(loaded, name):
 def test_a_patch_has_the_same_effect(loaded):
     """The output of a head from another text: by our edits, and by the bridge's hooks."""
     model = loaded["llama"]
-    bridge, hook = model.to_bridge(), "blocks.1.attn.hook_z"
+    bridge, hook = pk.to_bridge(model), "blocks.1.attn.hook_z"
     with torch.inference_mode():
         _, cache = bridge.run_with_cache(IDS + 1)
 
@@ -99,7 +99,7 @@ def test_weights_on_several_devices_are_refused(loaded):
     model = copy.copy(loaded["llama"])
     model.lies_on = ("GPU 0", "disk")
     with pytest.raises(UnsupportedModel, match="lies on several devices"):
-        model.to_bridge()
+        pk.to_bridge(model)
 
 
 def test_windows_of_a_run_are_those_of_the_pass(near_worker, fresh_engine):

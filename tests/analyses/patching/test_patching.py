@@ -94,7 +94,7 @@ def check_with_bridge(name, preset, ways=WAYS, parts=PARTS):
     """
     located = catalog.locate(name)
     tokenizer, model = load_tokenizer(located), pk.load(name, device="cpu")
-    bridge, more = model.to_bridge(), preset.params
+    bridge, more = pk.to_bridge(model), preset.params
     answers = [tokenizer.single_id(more[each]) for each in ("answer", "other_answer")]
     texts = preset.prompt, more["changed"]
     both = [torch.tensor([[START, *tokenizer.encode(text)]]) for text in texts]

@@ -88,7 +88,7 @@ def test_the_bridge_agrees(dirs, name):
     """Heads' outputs, `W_O`, the final norm's scale and `W_U` of transformer_lens, one by one."""
     model = pk.load(str(dirs[name]) if name == "llama" else name, device="cpu")
     ids = torch.randint(3, 200, (1, LENGTH), generator=torch.manual_seed(2))
-    bridge = model.to_bridge()
+    bridge = pk.to_bridge(model)
     with torch.inference_mode():
         logits, cache = bridge.run_with_cache(ids)
     reads = bridge.W_U.double()
