@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -418,6 +418,24 @@ class ExperimentContext:
     positions: tuple[int, ...] = ()
     run: RunSpec | None = None
     form: Callable[[int, Result], None] = lambda done, result: None
+
+    def batches(
+        self, windows: Tokens, progress: Progress = lambda done, total: None, size: int = 0
+    ) -> Iterator[tuple[range, Any]]:
+        """Yield batches of windows for the model: their numbers, and token ids ``[text, pos]``.
+
+        Progress is told before each, in windows, and at the end. ``size`` is how many fit into
+        memory, if the execution does not say; 0: they are read one by one.
+        """
+        import torch
+
+        size = (self.batch or size) if size else 1
+        for first in range(0, len(windows), size):
+            progress(first, len(windows))
+            some = range(first, min(first + size, len(windows)))
+            rows = np.ascontiguousarray(windows[some.start : some.stop])
+            yield some, torch.from_numpy(rows)
+        progress(len(windows), len(windows))
 
 
 class Experiment(Question[P]):

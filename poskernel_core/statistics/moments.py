@@ -8,7 +8,7 @@ from torch import Tensor
 
 from poskernel_core.common.groups import GROUPS
 
-__all__ = ["GROUPS", "Groups", "Moments", "Numbers", "means_of", "replicated"]
+__all__ = ["GROUPS", "Groups", "Moments", "Numbers", "means_of", "of_sums", "replicated"]
 
 Numbers = dict[str, np.ndarray]
 """Arrays by name."""
@@ -88,6 +88,13 @@ def replicated(numbers: Callable[..., Numbers], *sums: Groups) -> tuple[Numbers,
     """Apply ``numbers`` to the means of all samples, and to the leave-one-group-out means."""
     left_out = zip(*(each.without_each() for each in sums), strict=True)
     return numbers(*(each.mean for each in sums)), [numbers(*means) for means in left_out]
+
+
+def of_sums(numbers: Callable[..., Numbers], *sums: np.ndarray) -> tuple[Numbers, list[Numbers]]:
+    """Apply ``numbers`` to sums ``[group, ...]`` of all groups, and of all but each group."""
+    every = range(len(sums[0]))
+    left = [[np.delete(each, group, axis=0).sum(axis=0) for each in sums] for group in every]
+    return numbers(*(each.sum(axis=0) for each in sums)), [numbers(*each) for each in left]
 
 
 def means_of(samples: Mapping[str, np.ndarray]) -> tuple[Numbers, list[Numbers]]:

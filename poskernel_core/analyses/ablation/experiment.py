@@ -41,9 +41,9 @@ def ablate_heads(
     )
     total, others = len(texts.loss) + params.samples, np.roll(texts.loss, 1, axis=0)
     clean, changed = (np.full(texts.loss.shape, np.nan) for _ in range(2))
-    for first, tokens in kernel_only.batches(subject, texts.loss):
-        progress(first, total)
-        at = slice(first, first + len(tokens))
+    for some, tokens in subject.batches(texts.loss, size=kernel_only.BATCH):
+        progress(some.start, total)
+        at = slice(some.start, some.stop)
         edit = _edit(subject, params, cells, fixed, torch.from_numpy(others[at]))
         for found, each in ((clean, Edit()), (changed, edit)):
             found[at, 1:] = kernel_only.losses(subject.model.run(tokens, each), tokens)

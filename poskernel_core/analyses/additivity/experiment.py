@@ -8,10 +8,11 @@ from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.groups import groups_of
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
-from poskernel_core.statistics.moments import GROUPS, Numbers
+from poskernel_core.statistics.moments import GROUPS, Numbers, of_sums
 
 NOTHING = 1e-9
 """A difference below this share of the sum of squares is rounding error."""
@@ -65,24 +66,20 @@ def additivity(
         [np.zeros((params.shifts, first), int), places[:, None] + np.arange(length)], axis=1
     )
     keys = _Keys(first)
-    for number, text in enumerate(texts):
-        progress(number, len(texts))
-        tokens = torch.from_numpy(np.tile(text, (params.shifts, 1)))
+    for some, text in subject.batches(texts, progress):
         subject.model.run(
-            tokens,
+            text.expand(params.shifts, -1),
             observers=[keys],
-            samples=range(number, number + 1),
+            samples=some,
             positions=torch.from_numpy(positions),
             until=-1,
         )
-    # the number of passages, [group]
-    count = np.bincount(np.arange(len(texts)) % GROUPS, minlength=GROUPS).astype(np.float64)
-    geometry, there = subject.model.geometry, np.flatnonzero(count)
+    geometry, groups = subject.model.geometry, groups_of(len(texts))
+    count = np.bincount(np.arange(len(texts)) % groups).astype(np.float64)
 
-    def numbers(kept: np.ndarray) -> Numbers:
-        size, layers = float(count[kept].sum()), []
-        for at in range(geometry.n_layers):
-            mean, gram = (sums[at][kept].sum(dim=0).numpy() for sums in (keys.mean, keys.gram))
+    def numbers(size: float, *sums: np.ndarray) -> Numbers:
+        layers = []
+        for mean, gram in zip(sums[::2], sums[1::2], strict=True):
             found = dict(zip(NAMES, shares(mean, gram, size), strict=True))
             layers.append(found | {"content_similarity": cosines(mean, gram, size)})
         return {
@@ -90,13 +87,13 @@ def additivity(
             for name in layers[0]
         }
 
+    parts = (part[layer] for layer in sorted(keys.mean) for part in (keys.mean, keys.gram))
     return Additivity.estimated(
         subject,
         params,
-        numbers(there),
-        [numbers(np.delete(there, place)) for place in range(len(there))],
+        *of_sums(numbers, count, *(each[:groups].numpy() for each in parts)),
         coordinates={"shift": places - places[0]},
-        provenance={"passages": int(count.sum())},
+        provenance={"passages": len(texts)},
     )
 
 

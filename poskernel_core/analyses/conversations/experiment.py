@@ -11,7 +11,6 @@ from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import parse_json
-from poskernel_core.common.groups import groups_of
 from poskernel_core.common.result import TOKENS, Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.data.conversations import conversations, read_turns
@@ -19,6 +18,7 @@ from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.models.chat import Rendered, render
 from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer, load_tokenizer
+from poskernel_core.statistics.moments import Groups, replicated
 
 QUERY_CLASSES = ("template", "user", "assistant", "first of a turn")
 """Classes of tokens, in the order of their codes."""
@@ -68,7 +68,7 @@ def attention_by_class(
         if params.text is not None
         else conversations(run.corpus, run.seed, params.conversations)
     )
-    parts: list[list[np.ndarray]] = []
+    sums = [Groups(), Groups(), Groups()]
     tokens: list[int] = []
     classes: list[int] = []
     rendered = None
@@ -89,28 +89,19 @@ def attention_by_class(
             )
         seen = ClassSums(subject.model.geometry, classes)
         subject.model.run(torch.tensor([tokens], device="cpu"), observers=[seen], until=-1)
-        parts.append(seen.sums())
+        for total, part in zip(sums, seen.sums(), strict=True):
+            total.add(part[None], range(done, done + 1))
     progress(len(turns), len(turns))
-    groups = groups_of(len(turns))
-    sums = [np.stack(each) for each in zip(*parts, strict=True)]
-    left = [
-        [np.delete(each, np.s_[group::groups], axis=0) for each in sums] for group in range(groups)
-    ]
-    whole, *without = (
-        shares(*(each.sum(axis=0) for each in some))
-        for some in (sums, *(left if groups > 1 else ()))
-    )
     texts: dict[str, Any] = {"query_classes": list(QUERY_CLASSES), "key_classes": list(KEY_CLASSES)}
     if one and rendered is not None:
         texts |= {"written": rendered.text, "classes": [KEY_CLASSES[each] for each in classes]}
     found = Conversations.estimated(
         subject,
         params,
-        whole,
-        without,
+        *replicated(shares, *sums),
         provenance={"windows": len(turns), "context": run.context}
         | ({"template_date": params.date} if params.date else {})
-        | ({"errors": "conversations"} if groups > 1 else {}),
+        | ({"errors": "conversations"} if len(turns) > 1 else {}),
         texts=texts,
     )
     return found.with_text(TOKENS, subject.decode(tokens)) if one else found
@@ -162,12 +153,12 @@ class ClassSums(Observer):
         of_rows = self._classes[block.first_row : block.first_row + rows]
         self._sums[block.layer].index_add_(1, of_rows, some)
 
-    def sums(self) -> list[np.ndarray]:
+    def sums(self) -> list[Tensor]:
         """Return the sums of attention and of visible keys, and the number of queries, by class."""
         queries: Tensor = self._keys.sum(dim=0)
         kept = len(QUERY_CLASSES)
         return [
-            self._sums[:, :, :kept].numpy(),
-            self._visible[:, :kept].numpy(),
-            queries[:kept].numpy(),
+            self._sums[:, :, :kept],
+            self._visible[:, :kept],
+            queries[:kept],
         ]

@@ -1,7 +1,6 @@
 """Find every head's example texts: one pass for the intervals, one to choose and keep texts."""
 
 from bisect import bisect_right
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -126,19 +125,18 @@ def head_examples(
     geometry, windows = subject.model.geometry, subject.windows
     heads, context = (geometry.n_layers, geometry.n_heads), windows.shape[1]
     first = min(FIRST_TEXTS, len(windows))
-    steps = first + len(windows)
+    steps, size = first + len(windows), max(1, TOKENS_AT_A_TIME // context)
     begun: list[np.ndarray] = []
-
-    def see_first(seen: Largest, some: range) -> None:
-        begun.append(_stacked(seen))
-
-    _read(subject, range(first), False, see_first, lambda done: progress(done, steps))
+    for some, tokens in subject.batches(windows[:first], size=size):
+        progress(some.start, steps)
+        begun.append(_stacked(_largest(subject, tokens, some)))
     kept = Kept(heads, context, params, _limits(np.concatenate(begun), params.intervals))
     counts = np.zeros((*heads, BINS), dtype=np.int64)
     layers, columns = np.indices(heads)
     mean = Groups()
-
-    def see_all(seen: Largest, some: range) -> None:
+    for some, tokens in subject.batches(windows, size=size):
+        progress(first + some.start, steps)
+        seen = _largest(subject, tokens, some, keep_top=True)
         largest = _stacked(seen)
         mean.add(torch.from_numpy(largest), some)
         for row, number in enumerate(some):
@@ -147,7 +145,6 @@ def head_examples(
             for layer, (attention, keys) in seen.top.items():
                 kept.add(layer, number, largest[row, layer], (attention[row], keys[row]))
 
-    _read(subject, range(len(windows)), True, see_all, lambda done: progress(first + done, steps))
     numbers = np.unique(kept.number[kept.number >= 0])
     ids, token = np.unique(subject.windows[numbers], return_inverse=True)
     whole, without = replicated(lambda found: {"mean_max_activation": found}, mean)
@@ -170,23 +167,12 @@ def head_examples(
     )
 
 
-def _read(
-    subject: ExperimentContext,
-    numbers: range,
-    keep_top: bool,
-    see: Callable[[Largest, range], None],
-    told: Callable[[int], None],
-) -> None:
-    context = subject.windows.shape[1]
-    size = subject.batch or max(1, TOKENS_AT_A_TIME // context)
-    for first in range(0, len(numbers), size):
-        told(first)
-        some = range(first, min(first + size, len(numbers)))
-        tokens = torch.from_numpy(np.ascontiguousarray(subject.windows[some.start : some.stop]))
-        seen = Largest(context, keep_top)
-        subject.model.run(tokens, observers=[seen], samples=some, until=-1)
-        see(seen, some)
-    told(len(numbers))
+def _largest(
+    subject: ExperimentContext, tokens: Tensor, some: range, keep_top: bool = False
+) -> Largest:
+    seen = Largest(tokens.shape[1], keep_top)
+    subject.model.run(tokens, observers=[seen], samples=some, until=-1)
+    return seen
 
 
 def _stacked(seen: Largest) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -150,8 +150,8 @@ def gather(subject: ExperimentContext, windows: Tokens, skip: int, progress: Pro
     kernels = _Sums(skip, False, keys := {})
     mean: dict[str, dict[int, Tensor]] = {}
     for done, seen in ((0, means), (len(windows), kernels)):
-        for first, tokens in batches(subject, windows):
-            progress(done + first, 2 * len(windows))
+        for some, tokens in subject.batches(windows, size=BATCH):
+            progress(done + some.start, 2 * len(windows))
             subject.model.run(tokens, Edit(), [seen], until=-1)
         for name, sums in seen.sums.items():
             mean[name] = {layer: total / len(windows) for layer, total in sums.items()}
@@ -195,13 +195,6 @@ def _equivariant(
     offset = np.abs(np.subtract.outer(np.arange(len(hidden)), np.arange(len(hidden))))
     scores = torch.from_numpy(np.where(hidden, -np.inf, logit[:, offset]))
     return scores.softmax(dim=-1).nan_to_num(0.0).numpy()
-
-
-def batches(subject: ExperimentContext, windows: Tokens) -> Iterator[tuple[int, Tensor]]:
-    """Yield batches of windows, each after the number of its first one."""
-    size = subject.batch or BATCH
-    for first in range(0, len(windows), size):
-        yield first, torch.from_numpy(windows[first : first + size])
 
 
 class Outputs(Edit):
@@ -256,11 +249,10 @@ def estimated_costs(
     geometry = subject.model.geometry
     found = np.full((len(windows), len(fixed.names), geometry.n_layers, geometry.n_heads), np.nan)
     generator = torch.Generator("cpu").manual_seed(0)
-    for first, tokens in batches(subject, windows):
-        progress(first, len(windows))
+    for some, tokens in subject.batches(windows, progress, BATCH):
         edit, seen = Outputs(), _Seen(geometry.with_heads)
         logits = subject.model.run(tokens, edit, [seen], graph=True)
-        text = slice(first, first + len(tokens))
+        text = slice(some.start, some.stop)
         log_p, predicted = logits[:, :-1].log_softmax(dim=-1), tokens.shape[1] - 1
         right, root = tokens[:, 1:, None].to(log_p.device), (log_p.detach() / 2).exp()
         for draw in range(draws + 1):
@@ -310,11 +302,11 @@ def exact_costs(
     model, names = subject.model, fixed.names
     found = np.empty((len(windows), len(names), len(cells)))
     clean = np.empty(len(windows))
-    for first, tokens in batches(subject, windows):
-        seen, text = _Seen([layer for layer, _ in cells]), slice(first, first + len(tokens))
+    for some, tokens in subject.batches(windows, size=BATCH):
+        seen, text = _Seen([layer for layer, _ in cells]), slice(some.start, some.stop)
         clean[text] = losses(model.run(tokens, Edit(), [seen]), tokens).mean(axis=1)
         for place, cell in enumerate(cells):
-            progress(first * len(cells) + place * len(tokens), len(windows) * len(cells))
+            progress(some.start * len(cells) + place * len(some), len(windows) * len(cells))
             for row, name in enumerate(names):
                 begin = cell[0], seen.before[cell[0]]
                 logits = model.run(tokens, fixed.edit(name, [cell]), stream=begin)
@@ -407,11 +399,11 @@ def heads_replaced(
     orders = [_in_order(estimated[fixed.names.index(name)]) for name in CURVES]
     counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
     change, clean = np.empty((len(texts.loss), len(CURVES), len(counts))), np.empty(len(texts.loss))
-    for first, tokens in batches(subject, texts.loss):
-        at = slice(first, first + len(tokens))
+    for some, tokens in subject.batches(texts.loss, size=BATCH):
+        at = slice(some.start, some.stop)
         clean[at] = losses(subject.model.run(tokens, Edit()), tokens).mean(axis=1)
         for done, (row, place) in enumerate(np.ndindex(change.shape[1:])):
-            progress(first * change[0].size + done * len(tokens), change.size)
+            progress(some.start * change[0].size + done * len(some), change.size)
             edit = fixed.edit(CURVES[row], orders[row][: counts[place]])
             loss = losses(subject.model.run(tokens, edit), tokens).mean(axis=1)
             change[at, row, place] = loss - clean[at]

@@ -14,6 +14,7 @@ from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.rotation import Rotation
 from poskernel_core.models.geometry import Geometry
+from poskernel_core.statistics.moments import of_sums
 
 NUMBERS = 2**22
 """Most numbers of one layer's queries and keys in a batch."""
@@ -22,14 +23,14 @@ CPU = torch.device("cpu")
 
 
 class _Tables(Observer):
-    """Sums the parts of the variance by group: ``sums [part, group, layer, head, query]``."""
+    """Sums the parts of the variance by group: ``sums [group, part, layer, head, query]``."""
 
     wants_rotations = True
 
     def __init__(
         self, geometry: Geometry, positions: tuple[int, ...], groups: int, skip: int
     ) -> None:
-        self.sums = np.zeros((5, groups, geometry.n_layers, geometry.n_heads, len(positions)))
+        self.sums = np.zeros((groups, 5, geometry.n_layers, geometry.n_heads, len(positions)))
         self._positions, self._skip = positions, skip
         self._rotations: dict[int, Rotation] = {}
 
@@ -45,14 +46,14 @@ class _Tables(Observer):
         grouped = queries.unflatten(1, (keys.shape[1], -1)).numpy()  # [text, kv, head, query, 2, d]
         turns = turns_of(rotation, keys).numpy()
         before = rotation.turned(*rotation.turned_back(keys), keys).numpy()
-        groups = self.sums.shape[1]
+        groups = len(self.sums)
         own = np.eye(groups)[[sample % groups for sample in batch.samples]]  # [text, group]
         for place, n in enumerate(at):
             seen = slice(call.rule.first_visible(n, self._skip), n + 1)
             if seen.start > n:
                 continue
             parts = variances(grouped[:, :, :, place], turns[:, :, seen], before[:, :, seen])
-            summed = np.einsum("tg,ptkh->pgkh", own, parts)
+            summed = np.einsum("tg,ptkh->gpkh", own, parts)
             self.sums[:, :, call.layer, :, place] += summed.reshape(*summed.shape[:2], -1)
 
 
@@ -84,19 +85,12 @@ def place_and_content(
     geometry = subject.model.geometry
     seen = _Tables(geometry, subject.positions, groups_of(len(texts)), params.skip)
     wide = texts.shape[1] * (geometry.n_heads + geometry.n_kv_heads) * geometry.d_head
-    size = subject.batch or max(1, NUMBERS // wide)
-    for first in range(0, len(texts), size):
-        progress(first, len(texts))
-        some = range(first, min(first + size, len(texts)))
-        tokens = torch.from_numpy(np.ascontiguousarray(texts[some.start : some.stop]))
+    for some, tokens in subject.batches(texts, progress, max(1, NUMBERS // wide)):
         subject.model.run(tokens, observers=[seen], samples=some, until=-1)
-    progress(len(texts), len(texts))
-    groups = range(seen.sums.shape[1])
     return PlaceAndContent.estimated(
         subject,
         params,
-        shares(seen.sums.sum(axis=1)),
-        [shares(np.delete(seen.sums, group, axis=1).sum(axis=1)) for group in groups],
+        *of_sums(shares, seen.sums),
         coordinates={"query": np.array(subject.positions)},
         provenance={"first_windows": len(texts)},
     )

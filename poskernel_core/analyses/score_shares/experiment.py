@@ -108,13 +108,9 @@ def score_shares(
     seen = _Products(main, geometry.n_heads, len(texts), params.skip)
     places = main.header.groups * len(main.header.positions)
     widest = max(geometry.d_head, places)
-    size = subject.batch or max(1, CELLS // (texts.shape[1] * geometry.n_heads * widest))
-    for first in range(0, len(texts), size):
-        progress(first, len(texts))
-        some = range(first, min(first + size, len(texts)))
-        tokens = torch.from_numpy(np.ascontiguousarray(texts[some.start : some.stop]))
+    size = max(1, CELLS // (texts.shape[1] * geometry.n_heads * widest))
+    for some, tokens in subject.batches(texts, progress, size):
         subject.model.run(tokens, observers=[seen], samples=some, until=-1)
-    progress(len(texts), len(texts))
     whole, *without = (shares(*each) for each in np.moveaxis(seen.sums, 2, 0))
     return ScoreShares.estimated(
         subject,

@@ -10,10 +10,10 @@ from torch import Tensor
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
 from poskernel_core.analyses.sink_anatomy import formulas, spec
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.groups import groups_of
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import AttentionCall, masked_scores, softmax_with_sinks
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import Groups, replicated
 
 NO_SINK = "no sink: the first key gets less than {:g}"
 
@@ -54,17 +54,15 @@ def sink_anatomy(
     ids = None
     if geometry.scheme in ("learned", "rotary"):
         ids = torch.from_numpy(_position_ids(arrangements, far, length))
-    every = []
-    for number, text in enumerate(texts):
-        progress(number, len(texts))
-        front, tokens = _Front(), torch.from_numpy(_tokens(text, start, arrangements, len(far)))
-        some = range(number, number + 1)
+    seen = Groups()
+    for some, (text,) in subject.batches(texts, progress):
+        rows = _tokens(text.numpy(), start, arrangements, len(far))
+        front, tokens = _Front(), torch.from_numpy(rows)
         # given ids come with a mask of ones, without which transformers would hide the target
         subject.model.run(tokens, observers=[front], samples=some, positions=ids, until=-1)
         layers = [front.seen[layer] for layer in range(geometry.n_layers)]
-        every.append(torch.stack(layers).transpose(1, 2).numpy())
-    seen, group = np.stack(every), np.arange(len(texts)) % groups_of(len(texts))
-    whole = formulas.numbers(seen.mean(axis=0), arrangements)
+        seen.add(torch.stack(layers).transpose(1, 2)[None], some)
+    whole, without = replicated(lambda mean: formulas.numbers(mean, arrangements), seen)
     none = whole["sink"] < params.threshold
     for name in whole.keys() - {"sink"}:
         whole[name] = whole[name].copy()
@@ -73,10 +71,7 @@ def sink_anatomy(
         subject,
         params,
         whole,
-        [
-            formulas.numbers(seen[group != left].mean(axis=0), arrangements)
-            for left in range(group.max() + 1)
-        ],
+        without,
         coordinates={"distance": np.array([0, *far])},
         texts={
             "arrangements": [str(each) for each in arrangements],

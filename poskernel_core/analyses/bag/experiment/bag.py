@@ -171,8 +171,8 @@ def _scales(
     """Return the norms' scales on the windows, and the stream at the first position."""
     start = int(subject.start_token)
     first, second = list[Tensor](), list[Tensor]()
-    for some in torch.from_numpy(texts).split(TEXTS):
-        seen = see_first_layer(subject.model, some)
+    for _, tokens in subject.batches(texts, size=TEXTS):
+        seen = see_first_layer(subject.model, tokens)
         first.append(layer.norm1.scale(seen.stream)[:, start:])
         second.append(layer.norm2.scale(seen.between)[:, start:])
     return (torch.cat(first).numpy(), torch.cat(second).numpy()), seen.stream[0, 0]

@@ -21,7 +21,6 @@ from poskernel_core.analyses.bag.experiment.predicted import (
 )
 from poskernel_core.analyses.bag.experiment.vocabulary import ends, worded
 from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
-from poskernel_core.analyses.random_tokens.experiment.sampled import steps
 from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -138,18 +137,16 @@ def contextual_neurons(
 ) -> Result:
     """Rank all neurons; see :class:`bag.contextual_neurons.ContextualNeurons`."""
     main = statistics["main"]
-    texts = torch.from_numpy(first_in_equal_groups(subject.windows, params.first_windows))
-    count = steps(progress, len(texts))
+    texts = first_in_equal_groups(subject.windows, params.first_windows)
+    progress(0, len(texts))
     bag = bag_of(subject, main, params)
     quality, neurons = Quality(bag, texts.shape[1], params.n_positions), NeuronSums()
-    for first in range(0, len(texts), TEXTS):
-        some = texts[first : first + TEXTS]
-        seen = see_first_layer(subject.model, some)
-        for place, tokens in enumerate(some):
-            quality.add(tokens, seen.heads[place], first + place)
+    for some, rows in subject.batches(texts, progress, TEXTS):
+        seen = see_first_layer(subject.model, rows)
+        for place, tokens in enumerate(rows):
+            quality.add(tokens, seen.heads[place], some[place])
             parts = predict(bag, tokens, params.kernel)
-            neurons.add(bag, parts, seen.activation[place], first + place)
-        count(len(some))
+            neurons.add(bag, parts, seen.activation[place], some[place])
     of_neurons, of_bag = neurons.numbers(), quality.numbers()
     whole, *without = (
         mine | theirs

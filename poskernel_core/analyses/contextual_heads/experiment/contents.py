@@ -118,11 +118,9 @@ def last_rows(
     default all. With ``groups``, rows are also computed with the mean keys of all but each group.
     """
     views = [main, *(without(main, group) for group in range(groups))]
-    size = subject.batch or max(1, min(MAX_BATCH, KEYS // windows.shape[1]))
-    for first in range(0, len(windows), size):
-        some = range(first, min(first + size, len(windows)))
+    size = max(1, min(MAX_BATCH, KEYS // windows.shape[1]))
+    for some, tokens in subject.batches(windows, size=size):
         seen = _LastQuery(views, skip, layers)
-        tokens = torch.from_numpy(np.ascontiguousarray(windows[some.start : some.stop]))
         last = -1 if layers is None else max(layers)
         subject.model.run(tokens, observers=[seen], samples=some, until=last)
         yield some, seen.rows
