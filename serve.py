@@ -15,8 +15,10 @@ from streamlit.web.server.starlette import starlette_app
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import check_paths, settings
 from poskernel_core.engine.engine import Engine
-from serving.address import below, greet, take_base
+from serving.address import below, greet, named_at_start, take_base
 from serving.admission import Admission, ConnectionLimits
+from serving.api import Api
+from serving.callers import Callers
 from serving.headers import security_headers, with_headers
 from serving.health import HealthMonitor, health_route
 from serving.kept import numbers_route, plotly_route
@@ -72,6 +74,7 @@ app = st.App(
         health_route(monitor, lambda: admission.sessions),
         numbers_route(served_engine),
         plotly_route(),
+        Api(served_engine, Callers()).route(named_at_start()),
         *site_routes(),
         *page_routes(),
     ],

@@ -59,6 +59,10 @@ if TYPE_CHECKING:
             """Open it for questions."""
 
 
+RUN_FIELDS = frozenset(RunSpec.model_fields) - {"model", "gather"}
+"""The fields of a run that whoever asks may give."""
+
+
 def load(name: AnyModel, *, revision: str | None = None, device: Any = "auto") -> Any:
     """Load a model by bundled name, directory, GGUF file or hub name, for use by :func:`run_pass`.
 
@@ -423,7 +427,7 @@ def build_request(
     """
     asked = analyses.find(analysis)
     fields = asked.params.model_fields
-    _check_fields(analysis, run, fields)
+    check_fields(analysis, run, fields)
     if not isinstance(params, Mapping | None):
         raise BadRequest(
             f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
@@ -469,9 +473,9 @@ def written(located: Located, turns: Any) -> str:
         raise BadRequest(f"Parameter 'text': {error}.") from error
 
 
-def _check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> None:
+def check_fields(analysis: str, run: dict[str, Any], params: Iterable[str]) -> None:
     """Check that all names are fields of a run, and not, say, parameters of the question."""
-    known = {*RunSpec.model_fields, "revision"} - {"model", "gather"}
+    known = RUN_FIELDS | {"revision"}
     unknown = sorted(run.keys() - known)
     if not unknown:
         return

@@ -38,11 +38,16 @@ def greet(base: str = "") -> None:
         Thread(target=_open, args=(root, pages), daemon=True).start()
 
 
-def served_at() -> str:
-    """Return the address of the pages, from the server's configuration."""
+def named_at_start() -> str:
+    """Return the host that the server was started with; empty if it listens at any."""
     named = config.is_manually_set("browser.serverAddress")
     host = config.get_option("browser.serverAddress" if named else "server.address")
-    host = "localhost" if host in (None, "", "0.0.0.0", "::") else host
+    return "" if host in (None, "0.0.0.0", "::") else host
+
+
+def served_at() -> str:
+    """Return the address of the pages, from the server's configuration."""
+    host = named_at_start() or "localhost"
     return server_util.get_url(f"[{host}]" if ":" in host else host)
 
 

@@ -196,7 +196,7 @@ class Admission:
         return found
 
     def _too_many_requests(self, scope: Scope) -> Refusal | None:
-        if _is_local(scope) or not self.limits.requests_each:
+        if is_local(scope) or not self.limits.requests_each:
             return None
         limit, most = "requests_each", self.limits.requests_each
         if _is_file(scope):
@@ -234,7 +234,7 @@ class Admission:
                 f"This server is full: {_pages(most)} open, and it takes no more. Try again in "
                 f"{RETRY_AFTER} seconds.",
             )
-        if each and self._open[_client(scope)] >= each and not _is_local(scope):
+        if each and self._open[_client(scope)] >= each and not is_local(scope):
             return Refusal(
                 "sessions_each",
                 429,
@@ -245,7 +245,7 @@ class Admission:
 
     def _warn_of_proxy(self, scope: Scope) -> None:
         """Warn once about an untrusted proxy in the local network: its clients count as one."""
-        host = _host(scope)
+        host = host_of(scope)
         named = HTTPConnection(scope).headers.getlist(FORWARDED)
         if self._warned or not named or any(host in each for each in named):
             return
@@ -259,18 +259,19 @@ class Admission:
             )
 
 
-def _host(scope: Scope) -> str:
+def host_of(scope: Scope) -> str:
+    """Return the address of a client; empty if there is none."""
     client = scope.get("client")
     return str(client[0])[:MAX_ADDRESS] if client else ""
 
 
 def _client(scope: Scope) -> str:
-    return network_of(_host(scope)) or "unknown"
+    return network_of(host_of(scope)) or "unknown"
 
 
-def _is_local(scope: Scope) -> bool:
+def is_local(scope: Scope) -> bool:
     """Return whether the client is on this machine and not a proxy for another client."""
-    address = parsed(_host(scope))
+    address = parsed(host_of(scope))
     forwarded = FORWARDED in HTTPConnection(scope).headers
     return address is not None and address.is_loopback and not forwarded
 

@@ -20,7 +20,6 @@ from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKerne
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.settings import settings
 from poskernel_core.engine.nearest_kernels import Alike, heads_like
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
@@ -58,7 +57,7 @@ def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
         by_offset(one.errors["kernel"]),
         query=query,
         skip=selection.skip,
-        offered=_offered,
+        offered=catalog.is_offered,
         located=_located,
     )
     _draw(alike, chosen.pin)
@@ -103,11 +102,6 @@ def _draw(alike: Alike, pin: Pin) -> None:
         offered=[each.pin for each in alike.heads],
         addresses=[pin_address(each.pin) for each in alike.heads],
     )
-
-
-def _offered(model: str) -> bool:
-    """Tell whether this server offers a model to its readers."""
-    return settings().allow_any_model or model in [each.name for each in catalog.entries()]
 
 
 def _located(model: str, revision: str | None) -> Located | None:

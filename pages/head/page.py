@@ -19,13 +19,12 @@ from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
 from poskernel_core.analyses.head_measures.views import measure_texts, rank_texts
+from poskernel_core.common.addresses import THIS_MACHINE
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.settings import settings
 from poskernel_core.storage.notes import MAX_NOTE, Notes
-
-THIS_MACHINE: Final = ("localhost", "127.0.0.1", "::1")
 
 
 def draw_note(selection: Selection) -> None:

@@ -1,6 +1,5 @@
 """The run: which texts the model reads, and how; folded, with one line that says what it is."""
 
-import os
 import typing
 from typing import Any, Final
 
@@ -55,7 +54,12 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
     usual = located.geometry.usual_context
     default = max(length for length in contexts if length <= max(usual, contexts[0]))
     counts = list(WINDOW_COUNTS)
-    offered, many, starts, dtypes = offered_corpora(), DEFAULT_TEXTS, True, typing.get_args(Dtype)
+    offered, many, starts, dtypes = (
+        texts.offered_corpora(),
+        DEFAULT_TEXTS,
+        True,
+        typing.get_args(Dtype),
+    )
     if shown:
         default, many = shown.context, shown.windows
         contexts = [default] if alone else sorted({*contexts, default})
@@ -131,9 +135,3 @@ def one_of(
         return chosen
     moved: int = st.select_slider(label, **more | fitted(key, numbers, usual, ends))
     return moved
-
-
-def offered_corpora() -> list[str]:
-    """Return the corpora on offer, with the host's own files in ``POSKERNEL_CORPORA``."""
-    own = [name for name in os.environ.get("POSKERNEL_CORPORA", "").split(",") if name.strip()]
-    return [*texts.BUNDLED, *texts.HUB, *own]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from poskernel_core.analyses.base import Params, SkipParams, Statistics, TokenParams
 from poskernel_core.common.errors import BadRequest
@@ -15,6 +15,7 @@ from poskernel_core.common.specs import (
     RunSpec,
 )
 from poskernel_core.common.views import queries_of
+from poskernel_core.data.texts import check_offered
 
 
 class TextParams(Params):
@@ -25,6 +26,12 @@ class TextParams(Params):
     )
     text_corpus: str = Field("bible", description="corpus of a named text")
     text_item: str | None = Field(None, description="name of the text, such as 'Genesis 24'")
+
+    @field_validator("text_corpus")
+    @classmethod
+    def _offered(cls, name: str) -> str:
+        check_offered(name)
+        return name
 
 
 class SourceParams(SkipParams, TextParams, TokenParams):

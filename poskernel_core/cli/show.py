@@ -26,7 +26,7 @@ from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.export.continuation import continuation
-from poskernel_core.export.files import to_html, to_json, to_npz
+from poskernel_core.export.files import stage_json, to_html, to_json, to_npz
 from poskernel_core.export.printing import WIDTHS, picture_kind, save_picture
 from poskernel_core.export.schema import schema
 from poskernel_core.ledger.published import BUNDLED_FIGURES, figures_of, known_models
@@ -171,9 +171,7 @@ def watched(engine: Engine, request: Request, query: int | None) -> Iterator[Res
 def _say_stage(result: Result, of: int, *, as_json: bool) -> None:
     windows = result.provenance["windows"]
     if as_json:
-        found = result.as_json()
-        kept = {name: found[name] for name in ("values", "lows", "highs", "errors")}
-        print(json.dumps({"windows": windows, "of": of} | kept), flush=True)
+        print(stage_json(result, of), flush=True)
     else:
         show_progress("")
         status(f"{windows:,} of {counted(f'{of:,}', 'window')}: {finding_of(result)}")

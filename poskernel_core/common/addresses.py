@@ -13,6 +13,8 @@ REMEMBERED = 4096
 """Number of parsed addresses in the cache."""
 
 NETWORK = 64
+THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+"""Addresses to listen at that only this machine reaches."""
 
 
 @lru_cache(REMEMBERED)

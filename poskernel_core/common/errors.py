@@ -56,7 +56,15 @@ class UnknownAnalysis(BadRequest):
 
 
 class InvalidField(BadRequest):
-    """A field of a run has an invalid value."""
+    """A field of a description has an invalid value.
+
+    Attributes:
+        of: what is described, such as ``run``.
+        field: the field, and places in it, with dots between.
+    """
+
+    of: str = ""
+    field: str = ""
 
 
 class UnknownField(BadRequest):

@@ -9,7 +9,7 @@ pydantic-settings takes 3.4 ms, and 170 ms to import.
 import ipaddress
 import os
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -116,6 +116,9 @@ class Settings(BaseModel):
     )
     keep_texts: bool = Field(True, description="keep typed texts, so that links are short")
     public: bool = Field(False, description="public server: lower quotas")
+    api: Literal["off", "stored", "on"] | None = Field(
+        None, description="what programs get: nothing, stored answers, or new ones as well"
+    )
     user_header: Annotated[
         str, _matching("[A-Za-z0-9-]{1,64}", "the name of a header such as X-Forwarded-User")
     ] | None = Field(None, description="header in which a proxy names the user")  # fmt: skip

@@ -84,7 +84,10 @@ class Spec(BaseModel):
             return make(given)
         except ValidationError as error:
             of = (info.context or {}).get("of", cls.called)
-            raise InvalidField(_refusal(error, of)) from error
+            refusal = InvalidField(_refusal(error, of))
+            refusal.of = cls.called
+            refusal.field = ".".join(map(str, error.errors()[0]["loc"]))
+            raise refusal from error
 
     def digest(self, **more: Any) -> str:
         """Return the hex SHA-256 of this description (and ``more``) in canonical JSON."""

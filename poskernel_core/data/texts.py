@@ -17,6 +17,7 @@ import numpy as np
 
 from poskernel_core.common.errors import NoNetwork, UnknownCorpus, UnknownModel
 from poskernel_core.common.files import parse_json
+from poskernel_core.common.outside import outside
 from poskernel_core.common.specs import CorpusSpec
 from poskernel_core.models.hub import fetch_file, offline
 
@@ -88,8 +89,23 @@ def _resolved(source: HubCorpus) -> str:
     return fetch_file(source.repository, MARKER, source.revision, "dataset").parent.name
 
 
+def offered_corpora() -> list[str]:
+    """Return the corpora on offer, with the host's own files in ``POSKERNEL_CORPORA``."""
+    own = map(str.strip, os.environ.get("POSKERNEL_CORPORA", "").split(","))
+    return [*BUNDLED, *HUB, *filter(None, own)]
+
+
+def check_offered(name: str) -> None:
+    """Refuse other corpora if their names come from outside; called before a look at the disk."""
+    if outside() and name not in offered_corpora():
+        raise UnknownCorpus(
+            f"There is no such corpus here: expected one of {', '.join(offered_corpora())}."
+        )
+
+
 def find_file(name: str) -> Path:
     """Return the file of a bundled or local corpus."""
+    check_offered(name)
     path = BUNDLED.get(name) or Path(os.path.expanduser(name))
     if not os.path.isfile(path):
         known = ", ".join([*BUNDLED, *HUB])

@@ -11,14 +11,14 @@ from typing import Any
 
 import poskernel_core
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.errors import BadRequest, ComputeFailed
 from poskernel_core.common.groups import first_of_all
 from poskernel_core.common.header import PassHeader, PlanHeader
-from poskernel_core.common.result import TOKENS, Result, texts_array
+from poskernel_core.common.result import NUMBERS, TOKENS, Result, texts_array
 from poskernel_core.common.specs import SCHEMA, RunSpec
 from poskernel_core.models.catalog import quantisation_of
 from poskernel_core.models.stored import title_of
-from poskernel_core.storage.encoding import Entry
+from poskernel_core.storage.encoding import Entry, decode, encode
 from poskernel_core.storage.store import Store
 
 NOT_KEPT = (
@@ -138,6 +138,56 @@ def to_entry(result: Result) -> Entry:
     return header, arrays
 
 
+SHOWN = (*NUMBERS, "coordinates")
+"""The arrays of a result as it is shown."""
+
+
+def to_line(key: str, result: Result) -> bytes:
+    """Return a result as it is shown, or a part of one, as bytes for another process.
+
+    They have the form of an entry, with every array: a part of a result cannot be corrected anew.
+    """
+    parts = {part: getattr(result, part) for part in SHOWN}
+    header = to_entry(result)[0] | {
+        "chosen": result.chosen,
+        "order": {part: [*arrays] for part, arrays in parts.items()},
+    }
+    arrays = {f"{part}/{name}": each for part in parts for name, each in parts[part].items()}
+    return encode(key, header, arrays)
+
+
+def from_line(key: str, data: bytes) -> Result:
+    """Read what :func:`to_line` of another process returned.
+
+    Raises:
+        BadRequest: the bytes are damaged, or something else.
+    """
+    try:
+        header, arrays = decode(data, key) or ({}, {})
+        texts = {name: texts_array(text) for name, text in header["texts"].items()}
+        if any(not isinstance(each, str) for array in texts.values() for each in array.flat):
+            raise ValueError("something else than texts")
+        return Result(
+            analysis=str(header["analysis"]),
+            params=dict(header["params"]),
+            axes={name: tuple(map(str, axes)) for name, axes in header["axes"].items()},
+            units={name: str(unit) for name, unit in header["units"].items()},
+            labels={name: tuple(map(str, words)) for name, words in header["labels"].items()},
+            texts=texts,
+            provenance=dict(header["provenance"]),
+            chosen={name: int(place) for name, place in header["chosen"].items()},
+            **{
+                part: {name: arrays[f"{part}/{name}"] for name in header["order"][part]}
+                for part in SHOWN
+            },
+        )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadRequest(
+            "Expected an answer of a PosKernel server, got something else or a damaged one: ask "
+            "again, or check the address."
+        ) from error
+
+
 def _titled(run: dict[str, Any]) -> dict[str, Any]:
     """Return a provenance with the title of its model next to the name."""
     if "model" not in run:
@@ -155,7 +205,7 @@ def from_entry(entry: Entry) -> Result | None:
         kept = set(header["axes"])
         if question:  # an earlier version may have declared more
             kept &= {TOKENS.name, *(each.name for each in (*question.values, *question.texts))}
-        for path, array in arrays.items():
+        for path, array in sorted(arrays.items()):  # safetensors has them in any order
             part, name = path.split("/", 1)
             if part == "coordinates" or name in kept:
                 parts[part][name] = array

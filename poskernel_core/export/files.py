@@ -220,6 +220,13 @@ def to_json(result: Result) -> str:
     return json.dumps({**result.as_json(), **_about(result)})
 
 
+def stage_json(result: Result, windows: int) -> str:
+    """Return a result while it forms as one line of JSON; it will be of so many windows."""
+    fields = result.as_json()
+    stage = {name: fields[name] for name in ("values", "lows", "highs", "errors")}
+    return json.dumps({"windows": result.provenance["windows"], "of": windows} | stage)
+
+
 def to_npz(result: Result) -> bytes:
     """Return a result as .npz: arrays with errors and intervals, and a JSON description."""
     buffer = io.BytesIO()

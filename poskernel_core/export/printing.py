@@ -135,13 +135,7 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
         raise BadRequest(f"Expected a width of {WIDTHS[0]} or {WIDTHS[1]} mm, got {width!r}.")
     if is_table(figure):
         raise BadRequest("Expected a figure, got a table: write its numbers instead.")
-    names = ("google-chrome", "chromium", "chromium-browser", "chrome", "msedge")
-    browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, names)), None)
-    if browser is None:
-        raise BadRequest(
-            "Expected Chrome or Chromium on the path, which draws pictures, found neither: install "
-            "one, name it in BROWSER_PATH, or write a stand-alone page."
-        )
+    browser = find_browser()
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page = Path(folder, "page.html")
         page.write_text(print_page([printed(figure, result, width)], kind), encoding="utf-8")
@@ -158,6 +152,22 @@ def picture(figure: go.Figure, result: Result, kind: str, width: int = WIDTHS[0]
             "stand-alone page."
         )
     return base64.b64decode(made[1])
+
+
+def find_browser() -> str:
+    """Return the browser that draws pictures.
+
+    Raises:
+        BadRequest: none is installed.
+    """
+    names = ("google-chrome", "chromium", "chromium-browser", "chrome", "msedge")
+    browser = os.environ.get("BROWSER_PATH") or next(filter(None, map(shutil.which, names)), None)
+    if browser is None:
+        raise BadRequest(
+            "Expected Chrome or Chromium on the path, which draws pictures, found neither: install "
+            "one, name it in BROWSER_PATH, or write a stand-alone page."
+        )
+    return browser
 
 
 def save_picture(result: Result, path: Path, width: int = WIDTHS[0]) -> None:

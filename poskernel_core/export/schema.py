@@ -7,7 +7,7 @@ from typing import Any
 
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Question
-from poskernel_core.analyses.definitions import as_markdown
+from poskernel_core.analyses.definitions import as_markdown, method_of
 from poskernel_core.common.result import BESIDE, OF_MEASURE, TOKENS, Value
 
 Schema = dict[str, Any]
@@ -31,6 +31,38 @@ RUN: dict[str, tuple[str, ...]] = {
     "date": (),
 }
 """The provenance that every answer has: texts, as where compared runs differ, or what is named."""
+
+
+def listed(question: Question[Any]) -> Schema:
+    """Return what a list of analyses says of one: name, title and summary."""
+    method = method_of(question.name)
+    return {"name": question.name, "title": method.title, "summary": method.summary}
+
+
+def described(question: str) -> Schema:
+    """Return a description of an analysis for programs: parameters, values, schema of answers.
+
+    Raises:
+        UnknownAnalysis: no analysis has that name.
+    """
+    asked = find(question)
+    return listed(asked) | {
+        "selectable": asked.selectable(),
+        "params": asked.params.model_json_schema(),
+        "values": [
+            {
+                "name": each.name,
+                "axes": [*each.axes],
+                "unit": each.unit,
+                "meaning": as_markdown(each.meaning),
+                "kind": each.kind if each.has_error else None,
+                "labels": [*each.labels],
+                "optional": each.optional,
+            }
+            for each in (*asked.values, *asked.texts)
+        ],
+        "answer": schema(question),
+    }
 
 
 def schema(question: str, *, live: bool = False) -> Schema:

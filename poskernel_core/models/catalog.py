@@ -28,7 +28,9 @@ from poskernel_core.common.errors import (
 from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import installed_file
+from poskernel_core.common.outside import outside
 from poskernel_core.common.renamed import told
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import AnyModel, ModelSpec, brief, default_positions
 from poskernel_core.models import gguf
 from poskernel_core.models.attached import attached, in_hand
@@ -137,7 +139,7 @@ def entries() -> tuple[ModelEntry, ...]:
     listed = {
         entry.name: entry
         for entry in CURATED
-        if entry.name not in PACKAGED or entry.name in here or is_local(entry.name)
+        if entry.name not in PACKAGED or entry.name in here or _has_files(entry.name)
     }
     mine = [each.spec.name for each in here.values() if each.attached is not None]
     for text in (*os.environ.get("POSKERNEL_MODELS", "").split(","), *mine):
@@ -145,6 +147,21 @@ def entries() -> tuple[ModelEntry, ...]:
         if name and name not in listed:
             listed[name] = ModelEntry(name, "", "", "")
     return tuple(listed.values())
+
+
+def is_offered(name: str) -> bool:
+    """Return whether clients of a server may name a model: it is listed, or all are allowed."""
+    if settings().allow_any_model:
+        return True
+    names = {entry.name for entry in entries()}
+    return name in names or name in map(official_name, names)  # a model is called by that one
+
+
+def _check_offered(name: str) -> None:
+    """Refuse other names if they come from outside; called before any look at the disk."""
+    if outside() and not is_offered(name):
+        listed = ", ".join(entry.name for entry in entries())
+        raise UnknownModel(f"There is no such model here: expected one of {listed}.")
 
 
 def title_here(name: str) -> str:
@@ -207,6 +224,7 @@ def to_download(names: Iterable[str]) -> set[str]:
 
 def is_local(name: str) -> bool:
     """Tell whether a model or its stored results are on this machine (no network needed)."""
+    _check_offered(name)
     return _has_files(name) or _results_alone(name) is not None
 
 
@@ -243,6 +261,7 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
     if revision is not None:
         asked = ModelSpec(name=asked.name, revision=revision)
     name, revision = asked.name.strip(), asked.revision
+    _check_offered(name)
     if not name:
         raise UnknownModel("Expected a model name or directory, got nothing: try 'demo-gpt2'.")
     if len(name) > MAX_NAME:

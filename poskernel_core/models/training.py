@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel
+from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import ModelSpec
 from poskernel_core.models import catalog, hub
 from poskernel_core.models.attached import attached, steps_of
@@ -137,6 +138,24 @@ def training_run(name: str) -> TrainingRun | None:
     official = official_name(name.strip())
     known = schedule_for(official) or _listed(official, int(time.monotonic() // ASK_AGAIN))
     return TrainingRun(official, known) if known else None
+
+
+def check_revision(
+    name: str, revision: str | None, run_of: Callable[[str], TrainingRun | None] = training_run
+) -> None:
+    """Check that clients of a server may name a revision: the current one, or a checkpoint.
+
+    Raises:
+        BadRequest: another one, and the host does not allow clients to name what is downloaded.
+    """
+    if revision in (None, "main") or settings().allow_any_model or catalog.is_local(name):
+        return
+    run = run_of(name)
+    if run is None or revision not in [each.revision for each in run.checkpoints]:
+        of = "a checkpoint of its training, or none" if run else "none"
+        raise BadRequest(
+            f"Revision {str(revision)[:64]!r} of {name!r} is not offered here: choose {of}."
+        )
 
 
 def required_run(name: str) -> TrainingRun:

@@ -51,7 +51,8 @@ class FakeWorker(subprocess.Popen):
 
 def put(engine, plan):
     """Store a result, as the worker does before it says that it is done."""
-    result = Result("etc", {}, {"etc": np.array([2.0])}, {"etc": ("layer",)}, {"etc": "tokens"})
+    values, axes, params = {"etc": np.array([2.0])}, {"etc": ("layer",)}, plan.params.model_dump()
+    result = Result("etc", params, values, axes, {"etc": "tokens"}, provenance={"windows": 4})
     engine.store.put(plan.key, *to_entry(result))
 
 

@@ -23,13 +23,13 @@ from poskernel_core.common.errors import (
     PosKernelError,
 )
 from poskernel_core.common.result import Result
-from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan, plan_of
 from poskernel_core.engine.process import start_in_lab
 from poskernel_core.models import catalog
+from poskernel_core.models import training as runs
 from poskernel_core.models.attached import attached
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.training import TrainingRun, training_run
@@ -91,14 +91,7 @@ def check_revision(name: str, revision: str | None) -> None:
     Raises:
         BadRequest: another one, and the host does not allow clients to name what is downloaded.
     """
-    if revision in (None, "main") or settings().allow_any_model or catalog.is_local(name):
-        return
-    run = training(name)
-    if run is None or revision not in [each.revision for each in run.checkpoints]:
-        of = "a checkpoint of its training, or none" if run else "none"
-        raise BadRequest(
-            f"Revision {str(revision)[:64]!r} of {name!r} is not offered here: choose {of}."
-        )
+    runs.check_revision(name, revision, training)
 
 
 def has_checkpoints(name: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 
 import streamlit as st
 
-from pages.instrument.run import MAX_RUN, offered_corpora
+from pages.instrument.run import MAX_RUN
 from pages.shared.cards.plain import plain
 from pages.shared.choices.choices import choose, chosen, fit
 from pages.shared.jobs import results
@@ -20,8 +20,8 @@ from poskernel_core.analyses.comparison.pins import (
     write_pins,
 )
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import RunSpec
+from poskernel_core.data.texts import offered_corpora
 from poskernel_core.models import catalog
 
 PARAMETER: Final = "pins"
@@ -155,8 +155,7 @@ def _run_of(pin: Pin) -> RunSpec:
     Raises:
         BadRequest: the model, corpus or length is not offered, or there is no such head.
     """
-    names = [entry.name for entry in catalog.entries()]
-    if pin.model not in names and not settings().allow_any_model:
+    if not catalog.is_offered(pin.model):
         raise BadRequest("Its model is not offered here: choose one in the sidebar.")
     if pin.corpus not in offered_corpora():
         raise BadRequest(

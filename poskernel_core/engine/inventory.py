@@ -1,0 +1,74 @@
+"""The models on offer, for programs: sizes, whether weights are here, and which runs are stored."""
+
+from collections.abc import Iterator
+from threading import Lock
+from typing import Any
+
+from cachetools import TTLCache, cached
+
+from poskernel_core.common.errors import PosKernelError
+from poskernel_core.data.texts import TYPED
+from poskernel_core.models import catalog
+from poskernel_core.storage.store import Store
+
+FRESH = 10.0
+"""Seconds for which the list of stored runs is cached: every header is read for it."""
+
+RUN = ("revision", "corpus", "corpus_item", "context", "windows", "start_token", "dtype", "seed")
+"""The provenance that tells one stored run of a model from another."""
+
+
+def inventory(store: Store) -> list[dict[str, Any]]:
+    """Return what is known of each model on offer; nothing is asked of the hub."""
+    entries = catalog.entries()
+    away = catalog.to_download([entry.name for entry in entries])
+    return [
+        {
+            "name": entry.name,
+            "title": catalog.title_here(entry.name),
+            "size": entry.size,
+            "good_for": entry.good_for or catalog.note_of(entry.name),
+            **({"weights": False} if entry.name in away else _found(store, entry.name)),
+        }
+        for entry in entries
+    ]
+
+
+def _found(store: Store, name: str) -> dict[str, Any]:
+    try:
+        located = catalog.locate(name)
+    except PosKernelError as error:
+        return {"weights": False, "problem": str(error)}
+    geometry = located.geometry
+    return {
+        "weights": not located.away,
+        "layers": geometry.n_layers,
+        "heads": geometry.n_heads,
+        "context": geometry.n_ctx,
+        "positions": geometry.scheme,
+        "runs": _runs(store).get(located.spec.fingerprint, []),
+    }
+
+
+@cached(TTLCache(8, FRESH), key=lambda store: str(store.directory), lock=Lock())
+def _runs(store: Store) -> dict[str, list[dict[str, Any]]]:
+    """Return the stored runs by the model's fingerprint, each with the analyses stored of it."""
+    runs: dict[tuple[Any, ...], set[str]] = {}
+    for run, analysis in _results(store):
+        runs.setdefault(run, set()).add(analysis)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for (fingerprint, *fields), analyses in runs.items():
+        told = dict(zip(RUN, fields, strict=True)) | {"questions": sorted(analyses)}
+        found.setdefault(fingerprint, []).append(told)
+    return found
+
+
+def _results(store: Store) -> Iterator[tuple[tuple[Any, ...], str]]:
+    for _, header in store.headers():
+        run, params = header.get("provenance"), header.get("params")
+        if not isinstance(run, dict) or not isinstance(params, dict) or params.get("text"):
+            continue
+        fields = tuple(run.get(name) for name in ("model_fingerprint", *RUN))
+        plain = all(isinstance(each, str | int | None) for each in fields)
+        if plain and run.get("corpus") != TYPED:
+            yield fields, str(header.get("analysis"))

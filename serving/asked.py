@@ -1,0 +1,187 @@
+"""What a program's request asks for, read strictly: its body, and what follows the '?'."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import isfinite
+from typing import Any
+
+from pydantic import Field
+from starlette.requests import Request
+
+from poskernel_core import analyses
+from poskernel_core.api import RUN_FIELDS, build_request, check_fields
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.specs import Spec
+from poskernel_core.data.texts import TYPED
+from poskernel_core.engine.plan import Plan, make_plan
+from poskernel_core.models.training import check_revision
+from serving.problems import Problem
+
+MAX_BODY = 10**6
+MAX_DEPTH = 16
+MAX_NUMBER = 10**9 - 1
+
+
+class Asked(Spec):
+    """A question as a program sends it: the arguments of ``pk.show``."""
+
+    called = "request"
+
+    question: str = Field(description="name of the analysis: see questions")
+    model: str = Field(description="name of a model on offer: see models")
+    revision: str | None = Field(None, description="a checkpoint of its training")
+    head: str | None = Field(None, description="one head, such as L0H3; all if not given")
+    query: int | None = Field(None, description="one query position")
+    params: dict[str, Any] = Field(
+        default_factory=dict, description="parameters of the analysis: see questions/NAME"
+    )
+    run: dict[str, Any] = Field(
+        default_factory=dict, description=f"fields of the run: {', '.join(sorted(RUN_FIELDS))}"
+    )
+    detach: bool = Field(False, description="go on computing when the program has gone")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The plan of a request, the part of its answer, and whether it goes on without its client."""
+
+    plan: Plan
+    chosen: dict[str, int]
+    detach: bool = False
+
+
+def planned(asked: Asked) -> Wanted:
+    """Return what a request comes to; call it from outside (``common.outside``).
+
+    Raises:
+        PosKernelError: the request does not fit, or names what is not on offer.
+    """
+    question = analyses.find(asked.question)
+    if wrong := {name: each for name, each in asked.run.items() if name not in RUN_FIELDS}:
+        check_fields(asked.question, {**wrong}, question.params.model_fields)
+        raise Problem(400, "Give 'revision' beside 'run', not in it.", "run.revision")
+    check_revision(asked.model, asked.revision)
+    request, chosen = build_request(
+        asked.question, asked.model, head=asked.head, query=asked.query, params=asked.params,
+        files=False, revision=asked.revision, **asked.run,
+    )  # fmt: skip
+    plan = make_plan(request)
+    for part in plan.parts.values():
+        if part.run.model != plan.run.model:
+            check_revision(part.run.model.name, part.run.model.revision)
+    return Wanted(plan, chosen, asked.detach)
+
+
+def typed(params: Mapping[str, Any], corpus: str) -> bool:
+    """Return whether an answer with these parameters is about a text that somebody typed."""
+    return TYPED in corpus.split(", ") or any(params.get(name) for name in _typed())
+
+
+@cache
+def _typed() -> frozenset[str]:
+    every = analyses.ANALYSES.values()
+    return frozenset(name for each in every for name in each.params.typed_texts())
+
+
+async def body_of(request: Request) -> bytes:
+    """Return the body of a request; more than is allowed is not read, whatever its header says."""
+    if (coding := request.headers.get("content-encoding", "identity")) != "identity":
+        raise Problem(415, f"Expected a body that is not compressed, got {coding[:80]!r}.")
+    if "transfer-encoding" in request.headers:
+        raise Problem(411, "Expected a body with its length: send 'Content-Length'.")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise Problem(413, f"Expected a body of up to {MAX_BODY:,} bytes, got more.")
+    return body
+
+
+def read(body: bytes) -> Asked:
+    """Read a request.
+
+    Raises:
+        Problem: it is no JSON object, or has a field twice.
+        InvalidField: its fields are others.
+    """
+    try:
+        found = json.loads(
+            body.decode(), object_pairs_hook=_fields, parse_constant=_number, parse_float=_number
+        )
+        json.dumps(found, ensure_ascii=False).encode()  # fails for half a character
+    except RecursionError as error:
+        raise Problem(400, "Expected a JSON object, and it is nested too deeply.") from error
+    except ValueError as error:
+        why = str(error).partition(":")[0].removesuffix(".")
+        raise Problem(
+            400, f"Expected a JSON object in UTF-8, got something else: {why}."
+        ) from error
+    if not isinstance(found, dict):
+        raise Problem(400, f"Expected a JSON object, got {type(found).__name__}.")
+    if _deeper(found, MAX_DEPTH):
+        raise Problem(400, f"Expected JSON nested up to {MAX_DEPTH} times, got more.")
+    return Asked.model_validate(found)
+
+
+def _deeper(value: Any, most: int) -> bool:
+    """Return whether a value is nested more than so many times."""
+    if not isinstance(value, dict | list):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return most == 0 or any(_deeper(each, most - 1) for each in parts)
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it has a field twice")
+    return found
+
+
+def _number(text: str) -> float:
+    if not isfinite(found := float(text)):
+        raise ValueError(f"{text[:20]} is no number of JSON")
+    return found
+
+
+def queries_of(request: Request, known: Collection[str]) -> dict[str, str]:
+    """Return what follows the '?' of a request.
+
+    Raises:
+        Problem: a name that the address does not know, or one twice.
+    """
+    given = request.query_params
+    for name in given:
+        if name not in known or len(given.getlist(name)) > 1:
+            expected = f"one of {', '.join(known)}, once" if known else "none"
+            raise Problem(400, f"Expected {expected} after '?', got {name[:80]!r}.", name[:80])
+    return dict(given)
+
+
+def number(queries: Mapping[str, str], name: str, most: int, default: int = 0) -> int:
+    """Return a whole number that follows the '?'.
+
+    Raises:
+        Problem: it is something else, or too large.
+    """
+    text = queries.get(name, str(default))
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) > most:
+        raise Problem(400, f"Expected 0 to {most:,} as {name!r}, got {text[:80]!r}.", name)
+    return int(text)
+
+
+def part_of(queries: Mapping[str, str]) -> dict[str, int]:
+    """Return the coordinates of the head and the query position that follow the '?'.
+
+    Raises:
+        PosKernelError: they are none.
+    """
+    chosen = {}
+    if "head" in queries:
+        chosen["layer"], chosen["head"] = parse_cell(queries["head"], MAX_NUMBER, MAX_NUMBER)
+    if "query" in queries:
+        chosen["query"] = number(queries, "query", MAX_NUMBER)
+    return chosen
