@@ -89,6 +89,8 @@ PLACE = Place(
     questions=("position-sources", "head-position-sources"),
 )
 
+BY_OFFSET: Final = "each part's score by offset, and how far the kernel moves without it"
+"""What one head's own result has beside the shares of all heads."""
 NAMED: Final = 6
 """Components that the line above the figures names."""
 
@@ -160,11 +162,15 @@ def page(selection: Selection) -> None:
     with one:
         of_head = HeadSourcesParams(head=selection.cell, skip=selection.skip)
         asks = ("compute-head-sources", "sources", "sources-map", "turning")
-        head = fetch_when_asked(HeadSources, selection.run, of_head, *asks)
+        bars, rest = st.container(), st.container()
+        with rest:
+            left = BY_OFFSET if every is not None else ""
+            head = fetch_when_asked(HeadSources, selection.run, of_head, *asks, left=left)
         if head is None and every is not None:
             head = selection.of(every.only(*OF_ALL))
         if head is not None:
-            draw_head(selection, head)
+            with bars:
+                draw_head(selection, head)
     if every is not None:
         with below:
             draw_graph(every)

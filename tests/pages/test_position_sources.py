@@ -4,7 +4,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.position_sources.page import pick_head
-from tests.support.bound import fine, opened_as_linked, press
+from tests.support.bound import fine, opened_as_linked, press, walk
 from tools.recorded import figures_on
 
 PAGE = "position_sources"
@@ -31,6 +31,10 @@ def test_one_head_and_all_heads(show):
     assert "[L0H6](position_sources?" in told
     assert "positional embedding 0." in told
     assert "[positional" not in told
+    (left,) = (each.value for each in app.caption if each.value.startswith("Not computed yet"))
+    assert "by offset" in left
+    drawn = [getattr(each, "value", None) or getattr(each, "key", "") for each in walk(app)]
+    assert drawn.index(told) < drawn.index(left) < drawn.index("compute-head-sources")
 
     press(app, "compute-head-sources")
     assert ["graph", "sources", "sources-map"] == sorted(figures_on(app))

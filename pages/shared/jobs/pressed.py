@@ -20,27 +20,26 @@ NOTHING_NEW: Final = "This server shows what was computed before and computes no
 
 
 def fetch_when_asked(
-    question: type[Question[P]], run: RunSpec, params: P, key: str, *cards: str
+    question: type[Question[P]], run: RunSpec, params: P, key: str, *cards: str, left: str = ""
 ) -> Result | None:
     """Return a result if it is stored or has been asked for; otherwise draw a button that asks.
 
     It has been asked for if it is being computed, by whoever wants it. Where nothing new can be
     computed there is no such button. ``key`` is unique on the page: "compute-"
-    and the name of the card that shows the result, if no other ``cards`` do.
+    and the name of the card that shows the result, if no other ``cards`` do. ``left`` says what is
+    missing, where another result shows the rest.
     """
     with results.refusals_shown(question):
-        asked = results.plan(question, run, params)
+        asked, left = results.plan(question, run, params), left or question.noun_phrase
         job = results.engine().running(asked)
         computed = job is not None and not job.ended
         if results.engine().ready(asked) or computed or is_wanted(asked.key):
             return results.fetch(question, run, params)
         with in_place_of(*(cards or [key.removeprefix("compute-")])):
             if why := nothing_new():
-                st.caption(f"Not computed: {question.noun_phrase}. {why}")
+                st.caption(f"Not computed: {left}. {why}")
             else:
-                st.caption(
-                    f"Not computed yet: {question.noun_phrase}. The model has to run for it."
-                )
+                st.caption(f"Not computed yet: {left}. The model has to run for it.")
                 compute_button("Compute it", key, want, asked.key)
     return None
 
