@@ -9,7 +9,8 @@ ENV PATH=/opt/packages/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     POSKERNEL_CACHE=/var/cache/poskernel \
-    HF_HOME=/var/cache/poskernel/hub
+    HF_HOME=/var/cache/poskernel/hub \
+    POSKERNEL_ALLOW_ANY_MODEL=0
 RUN useradd --uid 1000 --create-home --shell /usr/sbin/nologin poskernel \
     && install -d -o poskernel -g poskernel "$POSKERNEL_CACHE"
 WORKDIR /app

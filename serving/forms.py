@@ -10,7 +10,7 @@ from threading import Lock
 from cachetools import LRUCache
 
 from poskernel_core import __version__
-from poskernel_core.analyses.drawing import figure_of
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import NUMBERS, Result
 from poskernel_core.engine.provenance import to_line
 from poskernel_core.export.continuation import continuation

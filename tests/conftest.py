@@ -330,7 +330,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, rotary: str) -> Iterator[Se
 
     root = tmp_path_factory.mktemp("server")
     command_line_here(root / "cache", "precompute", "demo-gpt2", "--windows", "50")
-    with serve(root / "cache", root / "server.log", models=rotary) as started:
+    with serve(root / "cache", root / "server.log", models=f"demo-gpt2,{rotary}") as started:
         yield started
 
 

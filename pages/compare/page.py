@@ -11,6 +11,7 @@ from pages.compare.pinned import draw_chosen, draw_comparison, ready
 from pages.shared.cards.plain import plain, say_error
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import pin_address
+from pages.shared.selection.host import offered
 from pages.shared.selection.pins import PinnedHead, add_pins, kept_pins, of_run, pin_of, refusals
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -21,7 +22,6 @@ from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.rounding import counted
 from poskernel_core.engine.nearest_kernels import Alike, heads_like
-from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 
 
@@ -30,11 +30,11 @@ def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     st.subheader("Heads like this one", anchor="alike")
     own = PinnedHead(pin_of(selection), selection.run)
     of_one = {each.pin.model for each in kept} <= {own.pin.model}  # whose title stands above
-    offered = {
+    by_label = {
         " ".join([each.pin.cell, each.pin.settings]).strip() if of_one else each.pin.label: each
         for each in [own, *kept]
     }
-    chosen = offered.get(st.selectbox("Heads like", list(offered), key="alike-head") or "", own)
+    chosen = by_label.get(st.selectbox("Heads like", list(by_label), key="alike-head") or "", own)
     query = nearest_position(chosen.run, selection.query)
     asked = KernelParams(query=query, skip=selection.skip)
     found = results.fetch(PositionalKernel, chosen.run, asked)
@@ -57,7 +57,7 @@ def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
         by_offset(one.errors["kernel"]),
         query=query,
         skip=selection.skip,
-        offered=catalog.is_offered,
+        offered=offered,
         located=_located,
     )
     _draw(alike, chosen.pin)

@@ -1,6 +1,7 @@
 """The small figures of one head; each heading links to the page on its subject."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import streamlit as st
 
 from pages.head import captions as words
 from pages.shared.cards.card import Explanation, card
+from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import (
     draw_duplicates,
@@ -23,7 +25,13 @@ from pages.shared.cards.plain import plain
 from pages.shared.cards.show import show
 from pages.shared.experiments.conversations import draw_conversation, has_conversations
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.jobs.pressed import (
+    compute_button,
+    fetch_when_asked,
+    is_wanted,
+    nothing_new,
+    want,
+)
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import markdown_table
@@ -50,6 +58,7 @@ from poskernel_core.analyses.sinks.spec import AttentionSinks
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.analyses.writing.figures import copying_figure
 from poskernel_core.analyses.writing.spec import Copying
+from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -87,12 +96,7 @@ def draw_block(block: Block, selection: Selection) -> None:
     if block.needs_keys and selection.query <= selection.skip:
         st.caption("All keys are skipped at this position: choose a later one, or a smaller skip.")
         return
-    question, run = find(block.question.name), selection.run
-    own = {"skip": selection.skip, "query": selection.query, "head": selection.cell}
-    asked = question.default_params(run, selection.located.geometry) | {
-        key: value for key, value in own.items() if key in question.params.model_fields
-    }
-    params = question.params(**asked)
+    run, params = selection.run, _params(block, selection)
     found = (
         results.fetch(block.question, run, params)
         if block.precomputed
@@ -102,16 +106,48 @@ def draw_block(block: Block, selection: Selection) -> None:
         block.draw(found, selection)
 
 
+def _params(block: Block, selection: Selection) -> Any:
+    """Return what a block asks: the question's defaults, with what is selected."""
+    question = find(block.question.name)
+    own = {"skip": selection.skip, "query": selection.query, "head": selection.cell}
+    asked = question.default_params(selection.run, selection.located.geometry) | {
+        key: value for key, value in own.items() if key in question.params.model_fields
+    }
+    return question.params(**asked)
+
+
 def draw_experiments(selection: Selection) -> None:
     """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
     scheme = selection.located.geometry.scheme
     blocks = [each for each in EXPERIMENTS if each.question.fits_scheme(scheme)]
     if not has_conversations(selection):
         blocks = [each for each in blocks if not each.needs_turns]
+    missing = _missing(blocks, selection)
+    if why := nothing_new():
+        blocks = [each for each in blocks if each.name not in missing]
+        if missing:
+            names = ", ".join(plain(each) for each, _ in missing.values())
+            with in_place_of(*missing):
+                st.caption(f"Not computed: {names}. {why}")
+    elif len(missing) > 1:
+        keys = (key for _, key in missing.values())
+        compute_button("Compute all of this head", "compute-all-of-head", want, *keys)
     for first in range(0, len(blocks), 2):
         for column, block in zip(st.columns(2), blocks[first : first + 2], strict=False):
             with column:
                 draw_block(block, selection)
+
+
+def _missing(blocks: Sequence[Block], selection: Selection) -> dict[str, tuple[str, str]]:
+    """Return title and key of the results that are neither stored nor asked for, by block."""
+    found = {}
+    for block in blocks:
+        if not block.needs_keys or selection.query > selection.skip:
+            with suppress(PosKernelError):  # said where the block is drawn
+                plan = results.plan(block.question, selection.run, _params(block, selection))
+                if not (results.engine().ready(plan) or is_wanted(plan.key)):
+                    found[block.name] = block.title, plan.key
+    return found
 
 
 def _figure(

@@ -13,13 +13,13 @@ from pages.shared.cards.show import show
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import is_wanted, offer_rest
 from pages.shared.selection.head_link import OVERVIEW, page_address
+from pages.shared.selection.host import allowed
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
 from poskernel_core.analyses.head_measures.views import measure_texts, rank_texts
-from poskernel_core.common.addresses import THIS_MACHINE
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -29,10 +29,7 @@ from poskernel_core.storage.notes import MAX_NOTE, Notes
 
 def draw_note(selection: Selection) -> None:
     """Draw the note on the head, if the server allows notes."""
-    allowed = settings().notes
-    if allowed is None:
-        allowed = st.get_option("server.address") in THIS_MACHINE
-    if not allowed:
+    if not allowed(settings().notes):
         return
     notes, model = Notes(results.engine().store.directory), selection.located.spec
     try:

@@ -9,10 +9,12 @@ from pages.instrument.run import RESULTS_ALONE
 from pages.shared.cards.plain import plain
 from pages.shared.choices.fit import fitted_index, fitted_text
 from pages.shared.jobs import results
+from pages.shared.jobs.pressed import compute_button, is_wanted, want
+from pages.shared.selection.host import any_model
 from pages.shared.selection.place import Place
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
-from poskernel_core.common.settings import settings
+from poskernel_core.engine.admission import computes
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import Located
 
@@ -27,7 +29,7 @@ def choose_model(place: Place) -> Located:
         PageStopped: the model is not available.
     """
     names = [entry.name for entry in catalog.entries()]
-    free = settings().allow_any_model
+    free = any_model()
     asked = model_wanted()
     options = names if asked in names else [*names, asked]
     titles = {each: catalog.title_here(each) for each in options}
@@ -55,7 +57,27 @@ def choose_model(place: Place) -> Located:
     except BadRequest as error:
         results.stop(str(error))
     _say_what_it_is(located)
+    if name not in names:
+        _ask_before_a_download(located)
     return located
+
+
+def _ask_before_a_download(located: Located) -> None:
+    """Say how much a typed model downloads, and wait for the reader's consent."""
+    key = f"download {located.spec.name} {located.spec.fingerprint}"
+    if is_wanted(key) or not computes():
+        return
+    try:
+        size = catalog.download_bytes(located)
+    except BadRequest as error:
+        results.stop(str(error))
+    if size:
+        much = f"{max(size / 1e6, 1):,.0f} MB"
+        compute_button(f"Download {much}", "download", want, key)
+        results.stop(
+            f"The weights of {located.spec.name!r} are not on this machine. They take {much}: "
+            "«Download» in the sidebar fetches them from the hub."
+        )
 
 
 def _revision(name: str) -> str | None:

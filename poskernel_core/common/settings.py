@@ -97,7 +97,9 @@ class Settings(BaseModel):
 
     cache_gb: float = _size(8.0, "size limit of the store")
     shipped: bool = Field(True, description="show the results that come with the project")
-    allow_any_model: bool = Field(False, description="let clients type any model name")
+    allow_any_model: bool | None = Field(
+        None, description="let clients type any model name; None: only if the server is local"
+    )
 
     device: Annotated[
         str, _matching(DEVICE, "a device such as auto, cpu, cuda or cuda:1")

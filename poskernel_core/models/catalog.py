@@ -39,7 +39,7 @@ from poskernel_core.models.configuration import read_geometry
 from poskernel_core.models.curated import BUNDLED_MODELS, CURATED, ModelEntry
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.gguf_config import model_config
-from poskernel_core.models.hub import commit_here, fetch_file
+from poskernel_core.models.hub import commit_here, fetch_file, file_here, weight_sizes
 from poskernel_core.models.positions import PositionUse, angles_by_length, position_use
 from poskernel_core.models.stored import (
     PACKAGED,
@@ -134,32 +134,31 @@ OTHERS_ADVICE = "ask for the model itself, by its directory or its name on the h
 
 
 def entries() -> tuple[ModelEntry, ...]:
-    """Return the listed models: the curated ones, then those of ``POSKERNEL_MODELS``."""
+    """Return the listed models: those of ``POSKERNEL_MODELS``, then the curated ones.
+
+    Models that are objects, or were, are the last.
+    """
     here = stored_models()
-    listed = {
+    curated = {
         entry.name: entry
         for entry in CURATED
         if entry.name not in PACKAGED or entry.name in here or _has_files(entry.name)
     }
-    mine = [each.spec.name for each in here.values() if each.attached is not None]
-    for text in (*os.environ.get("POSKERNEL_MODELS", "").split(","), *mine):
-        name = name_in(text.strip())
-        if name and name not in listed:
-            listed[name] = ModelEntry(name, "", "", "")
-    return tuple(listed.values())
+    own = map(name_in, map(str.strip, os.environ.get("POSKERNEL_MODELS", "").split(",")))
+    attached_ones = (each.spec.name for each in here.values() if each.attached is not None)
+    names = dict.fromkeys(filter(None, (*own, *curated, *attached_ones)))
+    return tuple(curated.get(name, ModelEntry(name, "", "", "")) for name in names)
 
 
-def is_offered(name: str) -> bool:
-    """Return whether clients of a server may name a model: it is listed, or all are allowed."""
-    if settings().allow_any_model:
-        return True
+def is_listed(name: str) -> bool:
+    """Return whether a model is one of the list."""
     names = {entry.name for entry in entries()}
     return name in names or name in map(official_name, names)  # a model is called by that one
 
 
 def _check_offered(name: str) -> None:
     """Refuse other names if they come from outside; called before any look at the disk."""
-    if outside() and not is_offered(name):
+    if outside() and not (settings().allow_any_model or is_listed(name)):
         listed = ", ".join(entry.name for entry in entries())
         raise UnknownModel(f"There is no such model here: expected one of {listed}.")
 
@@ -220,6 +219,19 @@ def to_download(names: Iterable[str]) -> set[str]:
         for name in names
         if name not in stored and not _has_files(name) and commit_here(name, None) is None
     }
+
+
+def download_bytes(located: Located) -> int:
+    """Return how many bytes of weights have to be downloaded before a model can run.
+
+    Raises:
+        BadRequest: the hub cannot be reached.
+    """
+    name, commit = located.spec.name, located.spec.fingerprint
+    if located.directory is not None or located.away or is_local(name):
+        return 0
+    sizes = weight_sizes(name, commit)
+    return sum(size for file, size in sizes.items() if file_here(name, file, commit) is None)
 
 
 def is_local(name: str) -> bool:

@@ -16,6 +16,7 @@ from poskernel_core.common.errors import BadRequest, NoNetwork, UnknownModel, Un
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedFileInfo, CachedRevisionInfo
+    from huggingface_hub.hf_api import RepoSibling
 
 CONNECT_SECONDS = 3.0
 SAFE = ["*.json", "*.safetensors", "*.txt", "*.model", "*.spm", "tokenizer*", "*.jinja"]
@@ -98,19 +99,27 @@ def published(name: str, revision: str | None) -> tuple[tuple[str, str], ...]:
 
     It needs no download, and is empty if the hub lacks a hash.
     """
+    weights = [
+        (file.rfilename, file.lfs.sha256 if file.lfs else "")
+        for file in _weights_there(name, revision)
+    ]
+    known = weights and all(sha for _, sha in weights)
+    return tuple(sorted(weights)) if known else ()
+
+
+def weight_sizes(name: str, revision: str | None) -> dict[str, int]:
+    """Return the bytes of each safetensors file of a revision, as the hub says."""
+    return {file.rfilename: file.size or 0 for file in _weights_there(name, revision)}
+
+
+def _weights_there(name: str, revision: str | None) -> list[RepoSibling]:
     from huggingface_hub import HfApi
 
     if offline():
         raise NoNetwork(_no_network(name))
     with _in_one_sentence(name, revision):
         told = HfApi().model_info(name, revision=revision, files_metadata=True)
-    weights = [
-        (file.rfilename, file.lfs.sha256 if file.lfs else "")
-        for file in told.siblings or ()
-        if file.rfilename.endswith(WEIGHTS)
-    ]
-    known = weights and all(sha for _, sha in weights)
-    return tuple(sorted(weights)) if known else ()
+    return [file for file in told.siblings or () if file.rfilename.endswith(WEIGHTS)]
 
 
 def revisions(name: str) -> tuple[str, ...]:

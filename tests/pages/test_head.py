@@ -59,17 +59,18 @@ def test_experiments_wait_for_a_press(show, computed):
     assert {"compute-induction"} == {*before} - {*offers(app)}
     app = press(app, "compute-verdicts")
     assert "Measures not computed yet" not in words(app)
+    assert offers(app)
+    app = press(app, "compute-all-of-head")
+    assert [] == offers(app)
+    assert "compute-all-of-head" not in [each.key for each in app.button]
     assert re.search(r"ontent explains [\d.]+ of the variance", words(app))
     assert "shares" in figures_on(app)
-    app = press(app, "compute-examples")
     told = re.findall(
         r"([\d.]+) of (?:(?![\d.]+ of ).)*?\((\d+) tokens? back\)", words(app), re.DOTALL
     )
     assert 5 == len(told)
     assert sorted(told, key=lambda each: -float(each[0])) == told
     assert all(int(back) < 64 for _, back in told)
-    if "compute-anatomy" in offers(app):  # else it was among the remaining measures
-        app = press(app, "compute-anatomy")
     assert "L1H0's sink follows position 0" in words(app)
     assert "ts sink follows position 0 (+0." in words(app)
     assert "anatomy" in figures_on(app)

@@ -12,6 +12,7 @@ from pages.shared.cards.plain import say, say_once
 from pages.shared.choices.choices import chosen
 from pages.shared.jobs.jobs import follow, forget_cancel, has_left, wants_again
 from pages.shared.run import current
+from pages.shared.selection.host import any_model
 from pages.shared.selection.session import person, present, session_id
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import P, Question
@@ -91,7 +92,8 @@ def check_revision(name: str, revision: str | None) -> None:
     Raises:
         BadRequest: another one, and the host does not allow clients to name what is downloaded.
     """
-    runs.check_revision(name, revision, training)
+    if not any_model():
+        runs.check_revision(name, revision, training)
 
 
 def has_checkpoints(name: str) -> bool:

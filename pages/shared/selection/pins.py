@@ -10,6 +10,7 @@ from pages.shared.cards.plain import plain
 from pages.shared.choices.choices import choose, chosen, fit
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import page_link
+from pages.shared.selection.host import offered
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.comparison.pins import (
     MAX_PINS,
@@ -155,7 +156,7 @@ def _run_of(pin: Pin) -> RunSpec:
     Raises:
         BadRequest: the model, corpus or length is not offered, or there is no such head.
     """
-    if not catalog.is_offered(pin.model):
+    if not offered(pin.model):
         raise BadRequest("Its model is not offered here: choose one in the sidebar.")
     if pin.corpus not in offered_corpora():
         raise BadRequest(
