@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.common.groups import groups_of
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.result import TOKENS, Result
 from poskernel_core.common.specs import QUERIES_PER_POSITION
@@ -228,6 +229,22 @@ def _mean_pattern(result: Result, run: Mapping[str, Any], at: dict[str, Any]) ->
     } | ({"few": f"[:{seen}]"} if seen else {})
 
 
+def _induction(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
+    """The tokens of the first copy are the drawn windows; the cell repeats them."""
+    period, start = result.params["period"], int(run["start_token"])
+    samples = result.params["samples"]
+    asked = samples + -samples % groups_of(samples)  # as many of each group are read
+    return {
+        "names": ("hook_pattern",),
+        "ours": _ours(result, "induction", at),
+        "start": start,
+        "period": period,
+        "windows": _arguments(run, context=period + start, windows=asked),
+        "few": f"[:{samples}]" if asked > samples else "",
+        "drawn": False,
+    }
+
+
 def _one_text(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
     length = run.get("text_tokens", len(result.words(TOKENS.name)))
     n = length - 1 if at["query"] is None else at["query"]
@@ -282,6 +299,7 @@ _KINDS: dict[str, Callable[[Result, Mapping[str, Any], dict[str, Any]], dict[str
     "profile": _mean_pattern,
     "sinks": _mean_pattern,
     "entropy": _mean_pattern,
+    "induction": _induction,
     "text": _one_text,
     "change": _change,
 }

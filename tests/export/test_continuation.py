@@ -36,6 +36,7 @@ CHANGES = (
     {"change": "remove", "embeddings": "positions"},
     {"change": "remove", "embeddings": "tokens"},
 )
+PERIODS = {"params": {"samples": 23, "period": 17}}
 ASKED = [
     ("etc", {"query": 60}),
     ("kernel", {"query": 60}),
@@ -46,6 +47,8 @@ ASKED = [
     ("previous-token", {}),
     ("sinks", {}),
     ("entropy", {"query": 60}),
+    ("induction-scores", PERIODS),
+    ("induction-scores", {"start_token": False} | PERIODS),
     ("own-text", {"params": TEXT}),
     ("own-text-head", {"head": "L1H4", "params": TEXT}),
     *(("intervention", {"params": TEXT | each}) for each in CHANGES),
@@ -78,7 +81,7 @@ def cases():
         yield pytest.param("demo-gpt2", analysis, more, id=f"demo-gpt2-{analysis}-{place}")
         if analysis in ("etc", "kernel", "kernel-map"):  # the others are tried of every family
             yield pytest.param("demo-rotary", analysis, more, id=f"demo-rotary-{analysis}-{place}")
-        if averages or analysis in ("kernel-map", "sinks"):
+        if averages or analysis in ("kernel-map", "sinks") or more == PERIODS:
             yield pytest.param("demo-attn-2l", analysis, more, id=f"demo-attn-2l-{analysis}")
 
 
@@ -106,6 +109,7 @@ def test_each_family(family, engine, near_workers, model_dirs, capsys):
         ("kernel", {"query": 25}),
         ("profile", {}),
         ("own-text", {"params": {"text": "a b a"}}),
+        ("induction-scores", {"params": {"samples": 4, "period": 7}}),
     ]
     if 0 not in bare:
         ablated = {"text": "a b a", "change": "ablate", "heads": head}

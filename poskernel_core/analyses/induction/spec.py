@@ -57,6 +57,7 @@ class InductionScores(Sampled[InductionScoresParams]):
             followed the current token's earlier duplicate.
     """)
     figure = "induction_scores_figure"
+    continued = "induction"
     precomputed = "experiments"
     runs = "induction_scores"
 
