@@ -17,6 +17,7 @@ from pages.shared.choices.fit import choose_one, fitted_text
 from pages.shared.grid.measure_grid import Extras, draw_heads
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import ROWS_SHOWN, heads_frame, linked_table, number_columns
 from poskernel_core.analyses.interventions.presets import Preset
 from poskernel_core.analyses.patching.claims import no_behaviour
 from poskernel_core.analyses.patching.figures import (
@@ -49,6 +50,7 @@ PARTS: Final[dict[str, str]] = {
     "pattern alone": "pattern",
     "values alone": "values",
 }
+EFFECT: Final = "effect"
 DIRECTIONS: Final[dict[str, str]] = {
     "clean into changed": "clean-into-changed",
     "changed into clean": "changed-into-clean",
@@ -97,7 +99,7 @@ def _choose(selection: Selection) -> dict[str, Any]:
         params[name] = place.text_area(label, height=110, **text)
     one, two, three = st.columns([2, 1, 1], vertical_alignment="bottom")
     params["metric"] = METRICS[choose_one("Metric", METRICS, "metric", place=one)]
-    hint = "one token, with its leading space; empty: the likeliest after the prompt"
+    hint = "one token, tried with a leading space too; empty: the likeliest after the prompt"
     for place, name, label, used in (
         (two, "answer", "Answer to the clean prompt", params["metric"] != "loss"),
         (three, "other_answer", "to the changed one", params["metric"] == "difference"),
@@ -137,7 +139,7 @@ def _draw_prompts(heads: Result) -> None:
 
 
 def _draw_grid(shown: Result, selection: Selection) -> None:
-    """Draw every head's effect, or its estimate; a click selects the head on every page."""
+    """Draw every head's effect, or its estimate, and the largest; a click selects the head."""
     values, exact = so_far(shown), ~np.isnan(shown.values["effect"])
     estimated = ~exact & ~np.isnan(values)
     labels = [
@@ -149,5 +151,13 @@ def _draw_grid(shown: Result, selection: Selection) -> None:
     ]
     marks = [["≈" if each else "" for each in row] for row in estimated]
     glyphs = [("≈", "first-order estimate")] if estimated.any() else []
-    extras = Extras(marks=marks, glyphs=glyphs)
-    draw_heads(diverging(values), labels, SHARE, selection, "patch-grid", extras)
+    grid, beside = st.columns([3, 2])
+    with grid:
+        extras = Extras(marks=marks, glyphs=glyphs)
+        draw_heads(diverging(values), labels, SHARE, selection, "patch-grid", extras)
+    how = np.where(exact, "exact", "first order")
+    table = heads_frame({EFFECT: values, "": how}).dropna()
+    largest = table.sort_values(EFFECT, key=abs, ascending=False, kind="stable")[:ROWS_SHOWN]
+    with beside:
+        st.caption("The largest effects")
+        linked_table(largest, "patch-largest", number_columns({EFFECT: SHARE}, "%.3f"))

@@ -15,12 +15,15 @@ class PosKernelError(Exception):
     """Base of all errors that PosKernel raises on purpose."""
 
     exit_code: ClassVar[int] = 1
+    passing: ClassVar[bool] = True
+    """Whether the same request may succeed later."""
 
 
 class BadRequest(PosKernelError):
     """The request cannot be carried out; the message says what to change."""
 
     exit_code = 2
+    passing = False
 
 
 class ComputeDisabled(BadRequest):
@@ -41,6 +44,8 @@ class UnsupportedModel(BadRequest):
 
 class NoNetwork(BadRequest):
     """A model or corpus must be read from the hub, which cannot be reached."""
+
+    passing = True
 
 
 class UnknownCorpus(BadRequest):
@@ -82,6 +87,8 @@ class TooLarge(BadRequest):
 class Busy(BadRequest):
     """Too many open computations; the request can be retried later."""
 
+    passing = True
+
 
 class StoreFailed(PosKernelError):
     """The store cannot be read or written; clients see the message, so it names no directory."""
@@ -105,6 +112,8 @@ class ComputeFailed(PosKernelError):
 
 class TooSmall(ComputeFailed):
     """The store has no room for what a pass gathers; no text was read."""
+
+    passing = False
 
 
 def by_name(name: str) -> type[PosKernelError]:

@@ -46,5 +46,28 @@ def test_one_is_asked_for_again(state):
     assert 3 == app_says(app, "goes on for other readers")
 
 
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [
+        ("ComputeFailed", True),
+        ("NoNetwork", True),
+        ("Busy", True),
+        ("NoSpace", True),
+        ("BadRequest", False),
+        ("UnsupportedModel", False),
+        ("TooSmall", False),
+    ],
+)
+def test_again_only_where_trying_can_help(error, again):
+    plan = make_plan(Request(analysis="etc", run=describe_run("demo-gpt2", context=31)))
+    job = Job(f"{plan.key}-0", plan, state="running")
+    job.take({"state": "error", "error": error, "message": "It did not work."})
+    app = AppTest.from_function(page, default_timeout=60)
+    app.session_state["again"], app.session_state["left"] = job, []
+    app.run()
+    assert [each.value for each in app.error] == ["It did not work."]
+    assert [each.label for each in app.button] == ["Try again"] * again
+
+
 def app_says(app, sentence):
     return sum(sentence in each.value for each in app.markdown)

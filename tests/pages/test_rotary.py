@@ -16,7 +16,7 @@ WORDS = "Not computed yet: the shares of place and content."
 
 @pytest.fixture
 def show(computed, monkeypatch, rotary):
-    monkeypatch.setenv("POSKERNEL_MODELS", rotary)
+    monkeypatch.setenv("POSKERNEL_MODELS", f"demo-gpt2,{rotary}")
 
     def go(page: str = PAGE, **parameters: str) -> AppTest:
         return fine(opened_as_linked(page, **parameters))

@@ -34,7 +34,8 @@ def follow(engine: Engine, job: Job) -> None:
     with in_place_of():
         if job.ended and not isinstance(job.error, Cancelled):
             say_error(str(job.error))
-            _again("Try again", [job])
+            if getattr(job.error, "passing", True):
+                _again("Try again", [job])
         else:
             with st.container(border=True):
                 _draw(engine, [job], shown=False)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 import numpy as np
@@ -225,7 +226,7 @@ def _metric(
         return lambda logits: _losses(logits, torch.tensor(clean, device="cpu")), []
     assert subject.single_id is not None
     one, two = (
-        subject.single_id(text) if text else own
+        _answer(subject.single_id, text) if text else own
         for text, own in zip((params.answer, params.other_answer), likeliest, strict=True)
     )
     if params.metric == "log-probability":
@@ -236,6 +237,16 @@ def _metric(
             "name another one, or choose the log probability of one answer."
         )
     return lambda logits: logits[:, -1, one] - logits[:, -1, two], [one, two]
+
+
+def _answer(single_id: Callable[[str], int], text: str) -> int:
+    """Return the id of an answer, tried with a leading space if it is no token without one."""
+    try:
+        return single_id(text)
+    except BadRequest:
+        with suppress(BadRequest):
+            return single_id(f" {text}")
+        raise
 
 
 def _losses(logits: Tensor, clean: Tensor) -> Tensor:

@@ -36,12 +36,15 @@ class PatchParams(Params):
         "answer, or mean loss of the clean prompt's tokens",
     )
     answer: str = Field(
-        "", max_length=64, description="the clean prompt's answer, one token (default: likeliest)"
+        "",
+        max_length=64,
+        description="the clean prompt's answer, one token, tried with a space before it (default: "
+        "likeliest)",
     )
     other_answer: str = Field(
         "",
         max_length=64,
-        description="difference: the changed prompt's answer, one token (default: likeliest)",
+        description="difference: the changed prompt's answer, likewise (default: likeliest)",
     )
     what: Literal["output", "pattern", "values"] = Field(
         "output", description="what is put into the other run: a head's output, or only its pattern"

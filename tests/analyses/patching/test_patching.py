@@ -265,6 +265,17 @@ def test_bad_input(case):
         perform(PatchPositions, model, tokenizer=tokenizer, **given)
 
 
+def test_an_answer_without_its_leading_space():
+    """No token of this model is spelled "king" without a space: " king" is meant."""
+    model = pk.load("demo-gpt2", device="cpu")
+    tokenizer = load_tokenizer(catalog.locate("demo-gpt2"))
+    with refused("one token"):
+        tokenizer.single_id("king")
+    given = {"clean": CLEAN, "changed": CHANGED, "head": "L1H0", "other_answer": " city"}
+    found = perform(PatchPositions, model, tokenizer=tokenizer, answer="king", **given)
+    assert [" king", " city"] == found.words("answers")
+
+
 def test_a_metric_that_does_not_differ_and_prompts_that_are_empty(built):
     with refused("differs between the prompts by 0.1 nats or more, got .* and "):
         given = {"answer": "97", "other_answer": "101"}
