@@ -39,11 +39,11 @@ def names_along(result: Result, axis: str) -> Sequence[str]:
 
 
 def titled(result: Result, title: str) -> str:
-    """Return a title with the chosen places that it names, after the head if one is chosen."""
+    """Return a title with what it names, parameters or chosen places, after the chosen head."""
     at: dict[str, Any] = dict(result.chosen)
     at |= {axis: names[0] for axis in at if (names := names_along(result, axis))}
     head = f"{head_name(at['layer'], at['head'])}: " if {"layer", "head"} <= at.keys() else ""
-    text = title.format_map(at)
+    text = title.format_map({**result.params, **at})
     return head + text if head else capital(text)
 
 

@@ -25,6 +25,7 @@ from poskernel_core.plotting.layout import set_title
 
 ANY = ("...",)
 """Whatever axes a value has."""
+PICK = "Click a cell, or move with the arrow keys, to select that head on all pages."
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class View:
         shape: the values and texts that it needs, with their axes, such as ``etc local_mass [layer
             head], kind []``; ``ratio [...]`` has any axes.
         draw: a function of a result, and of what a page chooses, that draws it.
-        title: the title of the picture; it can name chosen places: ``scores from {query}``. A
-            chosen head stands before it.
+        title: the title of the picture; it can name chosen places and parameters: ``scores from
+            {query}``. A chosen head stands before it.
         says: a function of a result that returns a sentence, or "" where it supports none.
         reading: how to read the picture, in Markdown.
         explains: values beside those of the shape whose meaning the reading needs.

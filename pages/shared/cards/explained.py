@@ -3,8 +3,7 @@
 from pages.shared.cards.card import Explanation
 from pages.shared.cards.plain import capital
 from poskernel_core.analyses.definitions import SECTIONS, Method, method_of, values_of
-
-PICK = "Click a cell, or move with the arrow keys, to select that head on all pages."
+from poskernel_core.analyses.views import PICK as PICK
 
 
 def explained(analysis: str, reading: str, *values: str) -> Explanation:
