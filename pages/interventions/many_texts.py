@@ -1,19 +1,16 @@
 """The section that silences heads on many texts."""
 
-from functools import partial
 from typing import Final
 
 import streamlit as st
 
-from pages.interventions import captions as words
 from pages.interventions.first_heads import offer_first_heads
-from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import plain, say_error
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import fitted_index, fitted_text
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.ablation.figures import ablated_figure, induction_change_figure
 from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import value_text
@@ -58,9 +55,6 @@ def draw_many_texts(selection: Selection) -> None:
     draw_metrics([numbers, ("Loss change, repeated random tokens (nats)", copy, told)])
     left, right = st.columns(2)
     with left:
-        at = found.only("position_loss_change", "clean_position_loss")
-        card("ablated", partial(ablated_figure, at), at, words.ABLATED, "Loss by position")
+        show("ablated", found.only("position_loss_change", "clean_position_loss"))
     with right:
-        scores, title = found.only("induction_change", "induction"), "Induction"
-        figure = partial(induction_change_figure, scores)
-        card("ablated-induction", figure, scores, words.ABLATED_INDUCTION, title)
+        show("ablated-induction", found.only("induction_change", "induction"), "Induction")

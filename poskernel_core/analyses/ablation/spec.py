@@ -61,7 +61,6 @@ class AblateHeads(KernelOnly[AblateHeadsParams]):
             induction [layer head], share of attention: the score as it is
         """),
     )
-    figure = "ablated_figure"
     runs = "ablate_heads"
 
     def tokens(self, run: RunSpec, params: AblateHeadsParams) -> int:

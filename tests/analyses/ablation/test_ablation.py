@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.ablation.figures import ablated_figure, induction_change_figure
 from poskernel_core.analyses.ablation.spec import AblateHeads
 from poskernel_core.analyses.kernel_only.spec import HeadsReplaced, KernelOnlyHead
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.data.layouts import TokenPool, sequences, twice_layout
 from tests.support import builders, oracles
 from tests.support import oracles_kernel_only as oracle
@@ -100,7 +100,8 @@ def test_an_induction_circuit(tmp_path):
     found = perform(path, windows, heads="L0H1,L1H1", by="zero", skip=0)  # they write nothing
     for name in ("loss_change", "copy_loss_change", "induction_change"):
         np.testing.assert_allclose(found.values[name], 0, atol=1e-6)
-    assert "L1H0" == induction_change_figure(perform(path, windows, heads="L0H0")).data[0].y[0]
+    scores = perform(path, windows, heads="L0H0").only("induction_change")
+    assert "L1H0" == figure_of(scores).data[0].y[0]
 
 
 def test_all_heads_by_their_kernels(model_dirs):
@@ -113,7 +114,7 @@ def test_all_heads_by_their_kernels(model_dirs):
     assert float(many.values["loss_change"][0, -1]) == pytest.approx(
         float(found.values["loss_change"]), abs=1e-6
     )
-    assert LENGTH - 1 == len(ablated_figure(found).data[-1].x)
+    assert LENGTH - 1 == len(figure_of(found).data[-1].x)
 
 
 def test_what_cannot_be_ablated(model_dirs):
