@@ -7,25 +7,16 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.interventions import captions as words
 from pages.interventions.controls import MAX_CHARACTERS, choose_preset
-from pages.shared.cards.card import card
-from pages.shared.cards.figure import all_of, charts
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import say
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import choose_one, fitted_text
 from pages.shared.grid.measure_grid import Extras, draw_heads
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import ROWS_SHOWN, heads_frame, linked_table, number_columns
 from poskernel_core.analyses.interventions.presets import Preset
-from poskernel_core.analyses.patching.claims import no_behaviour
-from poskernel_core.analyses.patching.figures import (
-    effects_figure,
-    parts_figure,
-    positions_figure,
-    so_far,
-)
 from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.analyses.patching.spec import (
     SHARE,
@@ -34,6 +25,8 @@ from poskernel_core.analyses.patching.spec import (
     PatchPositions,
     PatchPositionsParams,
 )
+from poskernel_core.analyses.patching.views import no_behaviour, so_far
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, value_text
@@ -70,9 +63,9 @@ def draw(selection: Selection) -> None:
     if why := no_behaviour(heads):
         say(f"{why} Choose other prompts or answers.")
         return
-    shown = heads.only("effect", "attribution")
-    figure, grid = partial(effects_figure, shown), partial(_draw_grid, shown, selection)
-    card("patch", figure, shown, words.EFFECTS, f"What each head's {params['what']} carries", grid)
+    effects = heads.only("effect", "attribution")
+    grid = partial(_draw_grid, effects, selection)
+    show("patch", effects, f"What each head's {params['what']} carries", grid)
     head, layer = selection.cell, f"L{layer_of(selection.cell)}"
     if choose_one("By position", ["the head", "all heads of its layer"], "patched") != "the head":
         head = layer
@@ -80,11 +73,10 @@ def draw(selection: Selection) -> None:
     found = results.fetch(PatchPositions, selection.run, asked)
     if found is not None:
         both = {
-            "parts": partial(parts_figure, found),
-            "positions": partial(positions_figure, found),
+            "parts": partial(figure_of, found.only("part_effect")),
+            "positions": partial(figure_of, found.only("effect", "attribution")),
         }
-        title, draw_both = f"{head} by position", partial(charts, both)
-        card("patch-positions", all_of(both), found, words.POSITIONS, title, draw_both)
+        show("patch-positions", found, f"{head} by position", figures=both)
 
 
 def _choose(selection: Selection) -> dict[str, Any]:

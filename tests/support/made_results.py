@@ -10,7 +10,7 @@ from poskernel_core.analyses.rotary.bands import CHANGES
 from poskernel_core.common.result import Result, texts_array
 
 SIZES = {"layer": 2, "head": 3, "other": 3, "key": 11, "query": 11, "pos": 11, "offset": 11,
-         "component": 5, "case": 3, "condition": 3, "way": 4, "pair": 2,
+         "component": 5, "case": 3, "condition": 3, "way": 4, "pair": 2, "part": 3,
          "change": len(CHANGES)}  # fmt: skip
 PRIMES = (13, 17, 19, 23, 29, 31, 37, 41)
 """Sizes of a question's other axes, in turn: one in another's place does not fit."""

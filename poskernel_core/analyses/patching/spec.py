@@ -130,7 +130,6 @@ class PatchHeads(_Patch[PatchParams]):
         *METRICS,
     )
     texts = TEXTS
-    figure = "effects_figure"
     long = True
     runs = "patch_heads"
 
@@ -164,5 +163,4 @@ class PatchPositions(_Patch[PatchPositionsParams]):
         *METRICS,
     )
     texts = (*TEXTS, *outputs("part [part]", "name", "what of the head is put into the other run"))
-    figure = "positions_figure"
     runs = "patch_positions"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from poskernel_core.analyses.patching.claims import CLEAR
+from poskernel_core.analyses.patching.views import CLEAR
 from poskernel_core.analyses.views import finding_of
 from tests.support.made_findings import check, made
 
