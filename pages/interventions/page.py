@@ -6,12 +6,11 @@ import numpy as np
 import streamlit as st
 
 from pages.interventions import between
-from pages.interventions import captions as words
 from pages.interventions.controls import choose_intervention, missing
 from pages.interventions.many_texts import draw_many_texts
-from pages.shared.cards.card import card
-from pages.shared.cards.figure import all_of, chart, charts
+from pages.shared.cards.figure import chart
 from pages.shared.cards.metric import draw_metrics
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import choose_one, fitted_flag
 from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
@@ -19,21 +18,14 @@ from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.zoom import choose_zoom
-from poskernel_core.analyses.interventions.figures import (
-    PATTERNS,
-    averaging_figure,
-    bars_figure,
-    kl_figure,
-    losses_figure,
-    mass_figure,
-    pattern_figure,
-)
+from poskernel_core.analyses.interventions.figures import PATTERNS
 from poskernel_core.analyses.interventions.spec import (
     Averaging,
     AveragingParams,
     Intervention,
     InterventionParams,
 )
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
@@ -64,8 +56,7 @@ def draw_averaging(selection: Selection, layer: int | None, keep: int) -> None:
     ):
         found = results.fetch(Averaging, selection.run, AveragingParams(layer=layer, keep=keep))
         if found is not None:
-            shown, figure = found.only("loss", "loss_change"), partial(averaging_figure, found)
-            card("averaging", figure, shown, words.AVERAGING, "Loss on the corpus")
+            show("averaging", found.only("loss", "loss_change"), "Loss on the corpus")
 
 
 PLACE = Place(
@@ -106,34 +97,34 @@ def draw_patterns(selection: Selection, found: Result) -> None:
     windows: dict[str, tuple[int, int] | None] = {"whole": None}
     if (length := len(found.values["clean"])) > SHOWN_WHOLE and (zoom := choose_zoom(length)):
         windows["window"] = zoom
+    patterns = found.only(*PATTERNS)
     for name, window in windows.items():
-        shown = partial(pattern_figure, found, zoom=window)
-        figures = {f"{name}-{each}": partial(shown, name=each) for each in PATTERNS}
+        figures = {
+            f"{name}-{each}": partial(figure_of, patterns, name=each, zoom=window)
+            for each in PATTERNS
+        }
         title = f"{selection.cell} on the prompt" if window is None else "The window"
-        patterns, draw = found.only(*PATTERNS), partial(charts, figures)
-        card(f"patterns-{name}", all_of(figures), patterns, words.PATTERNS, title, draw)
+        show(f"patterns-{name}", patterns, title, figures=figures)
 
 
 def draw_effects(selection: Selection, found: Result) -> None:
     """Draw the next token's probabilities, and every head's attention to the previous token."""
     left, right = st.columns(2)
     with left:
-        bars = found.only("clean_probability", "changed_probability")
-        card("next", partial(bars_figure, found), bars, words.BARS, "The next token")
+        show("next", found.only("clean_probability", "changed_probability"))
     with right:
         masses = found.only("previous_mass_change", "clean_previous_mass", "changed_previous_mass")
-        figure, draw_grid = partial(mass_figure, masses), partial(draw_mass_grid, masses, selection)
-        title = "Attention to the previous token"
-        card("masses", figure, masses, words.MASSES, title, draw_grid)
+        grid = partial(draw_mass_grid, masses, selection)
+        show("masses", masses, "Attention to the previous token", grid)
 
-    along = {"losses": partial(losses_figure, found), "kl": partial(kl_figure, found)}
+    losses = found.only("clean_loss", "changed_loss", "kl")
+    along = {"losses": partial(figure_of, losses), "kl": partial(figure_of, losses.only("kl"))}
 
     def draw() -> None:
         for name, figure in along.items():
             chart(name, figure, titled=True)
 
-    losses = found.only("clean_loss", "changed_loss", "kl")
-    card("loss", all_of(along), losses, words.LOSS, "Along the prompt", draw)
+    show("loss", losses, "Along the prompt", draw, figures=along)
 
 
 def page(selection: Selection) -> None:

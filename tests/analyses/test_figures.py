@@ -18,7 +18,6 @@ from poskernel_core.analyses.bag.quality import quality_figure
 from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.dilution import figures as dilution
 from poskernel_core.analyses.induction import figures as induction
-from poskernel_core.analyses.interventions import figures as interventions
 from poskernel_core.analyses.rotary import figures as rotary
 from poskernel_core.analyses.training import figures as training
 from poskernel_core.analyses.views import figure_of
@@ -199,10 +198,10 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
     ("induction-recency", {}, induction.candidate_figure, [1, 2], {
         "[B]": "candidate_attention 1 2 0", "[C]": "candidate_attention 1 2 1"}),
     ("induction-recency", {}, induction.last_rows_figure, [1, 2], {"": "last_row 1 2"}),
-    ("intervention", {}, interventions.losses_figure, [], {
+    ("intervention clean_loss changed_loss", {}, figure_of, [], {
         "clean": "clean_loss", "changed": "changed_loss"}),
-    ("intervention", {}, interventions.kl_figure, [], {"KL": "kl"}),
-    ("intervention", {}, interventions.mass_figure, [], {"": "previous_mass_change"}),
+    ("intervention kl", {}, figure_of, [], {"KL": "kl"}),
+    ("intervention previous_mass_change", {}, figure_of, [], {"": "previous_mass_change"}),
     ("place-and-content", HEAD, figure_of, [], {
         "place": "place_share", "content": "content_share", "both": "both_share",
         "covariance": "covariance_share"}),

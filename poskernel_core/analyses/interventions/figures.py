@@ -3,20 +3,21 @@
 import numpy as np
 import plotly.graph_objects as go
 
+from poskernel_core.analyses.pictures import Rows, draw_lines
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.curves import Look, curves
+from poskernel_core.plotting.curves import Look
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import LINE, THIRD, quoted, set_height, set_title, style
 from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION, hatched
 from poskernel_core.plotting.patterns import stage_map
 
-FEW = 13
-"""Up to this many positions have a tick each."""
 PATTERNS = ("clean", "changed", "difference")
 
 
-def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go.Figure:
+def patterns(
+    found: Result, name: str = "difference", zoom: tuple[int, int] | None = None
+) -> go.Figure:
     """Draw the observed head's attention in an intervention: clean, changed or their difference."""
     values = found.values[name].astype(np.float64)
     first, stop = zoom or (0, len(values))
@@ -37,7 +38,7 @@ def pattern_figure(found: Result, name: str, zoom: tuple[int, int] | None) -> go
     return set_height(figure, THIRD)
 
 
-def bars_figure(found: Result) -> go.Figure:
+def next_tokens(found: Result) -> go.Figure:
     """Draw the probability (in %) of each candidate, before and after; the likeliest on top."""
     clean, changed = (found.values[f"{run}_probability"] for run in ("clean", "changed"))
     order = np.argsort(-clean, kind="stable")
@@ -78,36 +79,25 @@ def percent(probability: float) -> str:
     return "< 0.01 %" if 0 < share < 0.01 else f"{share:.3g} %" if share >= 1 else f"{share:.2g} %"
 
 
-def losses_figure(found: Result) -> go.Figure:
+def losses(found: Result) -> go.Figure:
     """Draw the loss of every token of the prompt, before and after."""
-    rows = {name: (found.values[f"{name}_loss"], None) for name in ("clean", "changed")}
-    looks = (Look(BLUE), Look(VERMILLION, "dot", "square"))
-    return _along(rows, looks, "loss (nats per token)", "Loss of each token")
+    rows: Rows = {name: (found.values[f"{name}_loss"], None) for name in ("clean", "changed")}
+    return _along(rows, "loss (nats per token)", Look(BLUE), Look(VERMILLION, "dot", "square"))
 
 
-def kl_figure(found: Result) -> go.Figure:
+def kl(found: Result) -> go.Figure:
     """Draw the KL divergence of the predictions at every position."""
-    rows, unit = {"KL divergence": (found.values["kl"], None)}, "KL(clean ‖ changed) (nats)"
-    return _along(rows, (Look(VERMILLION),), unit, "KL(clean ‖ changed)")
+    rows: Rows = {"KL divergence": (found.values["kl"], None)}
+    return _along(rows, "KL(clean ‖ changed) (nats)", Look(VERMILLION))
 
 
-def _along(
-    rows: dict[str, tuple[np.ndarray, None]], looks: tuple[Look, ...], unit: str, title: str
-) -> go.Figure:
+def _along(rows: Rows, unit: str, *looks: Look) -> go.Figure:
     positions = np.arange(len(next(iter(rows.values()))[0]))
-    figure = curves(
-        positions,
-        rows,
-        x_title="position (tokens)",
-        y_title=unit,
-        where="position %{x}",
-        looks=looks,
-    )
-    figure.update_xaxes(dtick=1 if len(positions) <= FEW else None)
-    return set_title(figure.update_yaxes(rangemode="tozero"), title)
+    figure = draw_lines(positions, rows, over="pos", unit=unit, looks=looks)
+    return figure.update_yaxes(rangemode="tozero")
 
 
-def averaging_figure(found: Result) -> go.Figure:
+def averaging(found: Result) -> go.Figure:
     """Draw the loss against the group size; errors are those of the paired difference.
 
     A group of 1 is the clean run.
@@ -150,9 +140,9 @@ def averaging_figure(found: Result) -> go.Figure:
     return set_title(figure, f"Positions averaged {where}")
 
 
-def mass_figure(masses: Result) -> go.Figure:
+def mass_changes(found: Result) -> go.Figure:
     """Draw the change of every head's attention to the previous token [layer, head]."""
-    change = masses.values["previous_mass_change"]
+    change = found.values["previous_mass_change"]
     reach = max(0.01, float(np.abs(np.nan_to_num(change)).max()))
     return head_map(
         change,

@@ -111,7 +111,6 @@ class Intervention(Experiment[InterventionParams]):
     """)
     texts = outputs("candidates [candidate], token: the likeliest next tokens")
     continued = "change"
-    figure = "bars_figure"
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     runs = "intervene"
 
@@ -157,7 +156,6 @@ class Averaging(Experiment[AveragingParams]):
         loss_change [group], nats: the loss against the clean run, paired over groups of windows
         previous_mass [group layer head], share of attention: mean attention to the predecessor
     """)
-    figure = "averaging_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "average"

@@ -31,7 +31,7 @@ def test_percent_is_short():
 
 
 def test_next_tokens_are_sorted_by_the_clean_run():
-    figure = draw.bars_figure(changed())
+    figure = draw.next_tokens(changed())
     clean, after = figure.data
     np.testing.assert_allclose(clean.x, [99, 0.4, 0.2, 0.1])
     np.testing.assert_allclose(after.x, [26, 65, 3, 0])
@@ -45,7 +45,7 @@ def test_next_tokens_are_sorted_by_the_clean_run():
 @pytest.mark.parametrize("name", ["clean", "difference"])
 def test_the_pattern_of_the_observed_head(name, zoom):
     found = changed()
-    cells, part = draw.pattern_figure(found, name, zoom).data[0], slice(*(zoom or (0, 5)))
+    cells, part = draw.patterns(found, name, zoom).data[0], slice(*(zoom or (0, 5)))
     shown = np.tril(found.values[name][part, part])
     np.testing.assert_allclose(np.nan_to_num(cells.z), shown, rtol=1e-6)
     top = np.abs(shown).max()
@@ -55,7 +55,7 @@ def test_the_pattern_of_the_observed_head(name, zoom):
 def test_the_change_of_all_heads():
     found = changed()
     found.values["previous_mass_change"][0, 0] = -2
-    cells = draw.mass_figure(found).data[0]
+    cells = draw.mass_changes(found).data[0]
     assert (-2, 2) == (cells.zmin, cells.zmax)
 
 
@@ -64,6 +64,6 @@ def test_the_loss_by_group():
     groups = {"group": np.array([10, 1, 5])}
     found = result("averaging", {}, {"loss": loss, "loss_change": loss}, coordinates=groups)
     found.params["layer"], found.errors["loss_change"] = None, error
-    (line,) = (figure := draw.averaging_figure(found)).data
+    (line,) = (figure := draw.averaging(found)).data
     check_curve(line, [1, 5, 10], [3.0, 3.2, 3.5], [0.1, 0.2, 0.3])
     assert 3.0 == figure.layout.shapes[0].y0

@@ -1,11 +1,20 @@
-"""What interventions show, in a sentence."""
+"""What is drawn and said of interventions."""
 
 import math
 
 import numpy as np
 
-from poskernel_core.analyses.claims import ATTENTION, Number, Rules, name_at, number_of, param, who
+from poskernel_core.analyses.claims import ATTENTION, Number, name_at, number_of, param, who
+from poskernel_core.analyses.interventions.figures import (
+    averaging,
+    kl,
+    losses,
+    mass_changes,
+    next_tokens,
+    patterns,
+)
 from poskernel_core.analyses.interventions.spec import InterventionParams
+from poskernel_core.analyses.views import PICK, View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief
 from poskernel_core.plotting.layout import visible
@@ -117,13 +126,53 @@ def _averaging(result: Result) -> str:
     )
 
 
-RULES: Rules = {
-    "intervention: loss_change mean_clean_loss []": _loss,
-    "intervention: clean changed difference [query key]": _patterns,
-    "intervention: clean_probability changed_probability [candidate]": _next,
-    "intervention: previous_mass_change clean_previous_mass changed_previous_mass [layer head]": (
-        _masses
+VIEWS: Views = {
+    "intervention": (
+        View("loss_change mean_clean_loss []", says=_loss),
+        View(
+            "clean_probability changed_probability [candidate]",
+            next_tokens,
+            "the next token",
+            says=_next,
+            reading="The next token after the prompt: the six likeliest tokens, clean and changed.",
+        ),
+        View(
+            "clean changed difference [query key]",
+            patterns,
+            says=_patterns,
+            reading="The selected head's attention on this prompt: clean, changed, and the "
+            "difference (orange: more attention after the change, blue: less).",
+        ),
+        View(
+            "previous_mass_change [layer head]",
+            mass_changes,
+            "change of the attention to the previous token",
+        ),
+        View(
+            "previous_mass_change clean_previous_mass changed_previous_mass [layer head]",
+            says=_masses,
+            reading="One cell per head: the change of its mean attention to the previous token on "
+            f"this prompt. {PICK}",
+        ),
+        View(
+            "clean_loss changed_loss [pos]",
+            losses,
+            "loss of each token",
+            says=_loss_along,
+            reading="Above: the loss at each token of the prompt. Below: the KL divergence of the "
+            "next-token distributions. Peaks show where the change matters.",
+            explains="kl",
+        ),
+        View("kl [pos]", kl, "KL(clean ‖ changed)"),
     ),
-    "intervention: clean_loss changed_loss [pos]": _loss_along,
-    "averaging: loss loss_change [group]": _averaging,
+    "averaging": (
+        View(
+            "loss loss_change [group]",
+            averaging,
+            says=_averaging,
+            reading="The loss on windows of the corpus if positions are averaged in groups of "
+            "growing size; bars are one standard error of the difference from the clean run, "
+            "paired over windows. Groups of 5 to 20 hardly affect GPT-2 small.",
+        ),
+    ),
 }
