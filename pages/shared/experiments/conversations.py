@@ -1,26 +1,13 @@
 """What pages show of conversations, where the model has a chat template."""
 
-from functools import partial
-
-from pages.shared.cards.card import card
-from pages.shared.cards.explained import explained
+from pages.shared.cards.show import show
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.conversations.figures import conversation_figure
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.chat import chat_template
-
-CONVERSATION = explained(
-    "conversations",
-    "Each bar holds the attention of the queries of one class of tokens: of the chat template, of "
-    "what user and assistant say, and of the first token of each turn. Its parts say to which "
-    "class the keys belong. The first key is a part of its own: it is often a sink.",
-    "attention",
-    "template_share",
-)
 
 
 def reads_turns(located: Located) -> bool:
@@ -42,6 +29,4 @@ def has_conversations(selection: Selection) -> bool:
 
 def draw_conversation(found: Result, selection: Selection) -> None:
     """Draw the selected head's attention by class of token."""
-    head = selection.of(found)
-    title = f"{selection.cell} in conversations, by class of token"
-    card("conversation", partial(conversation_figure, head), head, CONVERSATION, title)
+    show("conversation", selection.of(found))

@@ -105,7 +105,6 @@ class Conversations(Experiment[ConversationParams]):
             optional=True,
         ),
     )
-    figure = "conversation_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | OWN_WINDOWS | {"start_token"}
     draws = True
