@@ -14,6 +14,7 @@ from pages.shared.cards.embed import asks_for, in_place_of
 from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.one_head import draw_kernel
 from pages.shared.cards.plain import capital
+from pages.shared.cards.show import show
 from pages.shared.choices.choices import choose
 from pages.shared.choices.fit import fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
@@ -28,7 +29,6 @@ from pages.shared.tables.summary import heads_table, summary
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.claims import ATTENTION
-from poskernel_core.analyses.how_many_texts.figures import enough_map, error_curve
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
@@ -74,23 +74,12 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         found = results.fetch(HowManyTexts, selection.run, asked)
         if found is None:
             return
-        one = selection.of(found)
         curve, heads = CARDS
-        card(curve, lambda: error_curve(one), one, explained(found.analysis, CURVE))
-        card(heads, lambda: enough_map(found), found, explained(found.analysis, MAP))
+        show(curve, selection.of(found))
+        show(heads, found)
 
 
 CARDS: Final = ("texts-curve", "texts-map")
-CURVE: Final = (
-    "The error of the head's number, computed from two groups of texts, from half of the groups, "
-    "and from all. Dashed: the fitted curve if the error falls as 1/√windows (four times as many "
-    "windows, half the error). Dotted: the wanted error. Where the two lines "
-    "meet, there are enough windows."
-)
-MAP: Final = (
-    "How many windows give each head's number the wanted error: dark heads need few, bright ones "
-    "many."
-)
 
 
 def draw_stories(selection: Selection) -> None:

@@ -372,12 +372,13 @@ def test_enough_texts():
     asked = {"params": measure, "coordinates": {"subset": np.array([100, 500])}}
     rows = (31, "fewer"), (310, ""), (500, ""), (2000, "more"), (np.inf, "")
     for enough, more in rows:
-        numbers = {"enough": float(enough), "wanted": 0.02}
+        numbers = {"enough": float(enough), "wanted": 0.02, "error": np.ones(2)}
         said = said_of("how-many-texts", numbers, chosen=L3H4, **asked)
         assert bool(more) == bool(said)
         if more:
             check(said, "0.02", "sink of L3H4", f"{enough:,} windows", f"{more} than the 500")
     numbers = {"enough": [[31.0, 310.0, 2000.0], [7.0, np.inf, np.nan]], "wanted": np.ones((2, 3))}
+    numbers["error"] = np.ones((2, 2, 3))
     check(said_of("how-many-texts", numbers, **asked), "The 500 windows", "2 of 4 heads")
 
 

@@ -59,7 +59,6 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
             the law; and the error that is wanted
         enough [layer head], windows: how many windows have the wanted error
     """)
-    figure = "texts_figure"
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
         question, _, asked = self._asked(params)
