@@ -56,7 +56,6 @@ from poskernel_core.analyses.sink_anatomy.spec import SinkAnatomy
 from poskernel_core.analyses.sink_anatomy.views import arrangement_rows
 from poskernel_core.analyses.sinks.spec import AttentionSinks
 from poskernel_core.analyses.views import figure_of
-from poskernel_core.analyses.writing.figures import copying_figure
 from poskernel_core.analyses.writing.spec import Copying
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
@@ -261,7 +260,7 @@ EXPERIMENTS = (
     ),
     Block(
         "copying", Copying.title, "own_text", Copying,
-        _figure("copying", copying_figure, words.COPYING, "Copying scores"),
+        lambda found, selection: show("copying", selection.of(found), "Copying scores"),
         {"writes": "true"},
     ),
     Block(

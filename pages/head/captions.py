@@ -2,17 +2,6 @@
 
 from pages.shared.cards.explained import explained
 
-COPYING = explained(
-    "copying",
-    "Whether the head raises the very token that it looks at, whatever it looks at. From the first "
-    "layer: of most frequent tokens, as that layer leaves them in texts, the share that the "
-    "head raises into its ten highest logits. From the embedding: the same for their embeddings. "
-    "Eigenvalues: above 0 it raises embedded tokens, below 0 it lowers them.",
-    "copying_share_first_layer",
-    "copying_share",
-    "copying_eigenvalues",
-)
-
 SOURCES = explained(
     "position-sources",
     "The parts of the model that write the positional score of the head's keys, and their shares, "

@@ -14,6 +14,7 @@ from pages.own_text import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import say, say_error
+from pages.shared.cards.show import show
 from pages.shared.choices.choices import choose, spell, waits, wanted
 from pages.shared.choices.fit import (
     choose_one,
@@ -33,15 +34,7 @@ from pages.shared.selection.selection import Selection, select_head
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
 from poskernel_core.analyses.headvis.views import sharpest
-from poskernel_core.analyses.own_text.figures import (
-    all_heads_figure,
-    head_figure,
-    head_labels,
-    packed_head,
-    packed_patterns,
-    row_figure,
-    token_text,
-)
+from poskernel_core.analyses.own_text.figures import head_labels, packed_head, packed_patterns
 from poskernel_core.analyses.own_text.spec import (
     HeadOnText,
     HeadOnTextParams,
@@ -51,25 +44,19 @@ from poskernel_core.analyses.own_text.spec import (
 )
 from poskernel_core.analyses.score_components.figures import AGAINST, keys_figure, score_figure
 from poskernel_core.analyses.score_components.spec import ScoreComponents, ScoreComponentsParams
-from poskernel_core.analyses.writing.figures import (
-    by_key_figure,
-    contributions_figure,
-    word_names,
-    writes_figure,
-)
 from poskernel_core.analyses.writing.spec import (
     HeadWrites,
     HeadWritesParams,
     LogitContributions,
     LogitContributionsParams,
 )
+from poskernel_core.analyses.writing.views import logit_title, word_names
 from poskernel_core.common.errors import BadRequest, InvalidField, PosKernelError, StoreFailed
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.admission import computes
-from poskernel_core.plotting.layout import quoted
 from poskernel_core.plotting.shades import diverging
 from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
 
@@ -231,7 +218,7 @@ def draw_row(selection: Selection, row: Result) -> None:
         [(label, text, told) for (label, _, told), text in zip(NUMBERS, texts, strict=True)]
     )
     title = f"{selection.cell}, query {row.chosen['query']}: position and content of the keys"
-    card("row", partial(row_figure, row), row, words.ROW, title)
+    show("row", row, title)
 
 
 OTHER: Final = "against another key"
@@ -278,24 +265,18 @@ def draw_writes(selection: Selection, text: str, query: int) -> None:
         offered = word_names(wrote)
         left, right = st.columns(2)
         with left:
-            title = f"{selection.cell} at token {query}: what it writes"
-            card("written", partial(writes_figure, wrote), wrote, words.WRITES, title)
+            show("written", wrote)
         with right:
             place = offered.index(
                 st.selectbox("Token raised or lowered", **fitted_index("word", offered))
             )
-            shown, title = wrote.only("by_key"), "The keys that it comes from"
-            card("by-key", partial(by_key_figure, wrote, place), shown, words.BY_KEY, title)
+            show("by-key", wrote.only("by_key"), "The keys that it comes from", place=place)
     told = "one token, often with a leading space; empty: the one that follows, or the likeliest"
     token = st.text_input("Token whose logit is split", help=told, **fitted_text("logit", most=64))
     whole = LogitContributionsParams(text=text, query=query, token=token or None)
     found = results.fetch(LogitContributions, selection.run, whole)
     if found is not None:
-        figure, draw = partial(contributions_figure, found), partial(draw_parts, found, selection)
-        title = (
-            f"What every head adds to the logit of {quoted(token_text(str(found.texts['token'])))}"
-        )
-        card("logit", figure, found, words.LOGIT, title, draw)
+        show("logit", found, logit_title(found), partial(draw_parts, found, selection))
 
 
 def draw_parts(found: Result, selection: Selection) -> None:
@@ -395,9 +376,8 @@ def draw_head(selection: Selection, text: str, whole: Result) -> None:
     found = results.fetch(HeadOnText, selection.run, asked) if split else selection.of(whole)
     if found is None:
         return
-    figure, pattern = partial(head_figure, found), found.only("pattern")
     draw = partial(draw_tokens, found, at, direction, partial(choose, "at"))
-    card("tokens", figure, pattern, words.HEAD, f"{selection.cell} on the text", draw)
+    show("tokens", found.only("pattern"), f"{selection.cell} on the text", draw)
     if not split:
         st.caption("Splitting its scores into position and content takes the model's weights.")
         return
@@ -437,6 +417,6 @@ def page(selection: Selection) -> None:
     found = results.fetch(OwnText, selection.run, asked)
     if found is None:
         return
-    figure, draw = partial(all_heads_figure, found), partial(draw_patterns, found, selection.cell)
-    card("heads", figure, found, words.HEADS, "Every head on the text", draw)
+    draw = partial(draw_patterns, found, selection.cell)
+    show("heads", found, "Every head on the text", draw)
     draw_head(selection, text, found)

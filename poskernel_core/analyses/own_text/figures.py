@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from poskernel_core.analyses.claims import who
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.layout import legend_under_title, quoted, set_title, style, visible
 from poskernel_core.plotting.maps import picture_source
 from poskernel_core.plotting.palette import BLUE, GREEN, VERMILLION
@@ -84,10 +84,8 @@ def scale_top(shares: np.ndarray) -> float:
     return min(1.0, max(MIN_TOP, math.ceil(100 * most) / 100))
 
 
-def all_heads_figure(result: Result) -> go.Figure:
+def all_heads(result: Result) -> go.Figure:
     """Draw the patterns of all heads, a row per layer, on a square-root scale."""
-    if result.axes["pattern"] != ("layer", "head", "query", "key"):
-        return by_axes(result.only("pattern"))
     pattern = result.values["pattern"]
     layers, heads, side, _ = pattern.shape
     future = np.triu(np.ones((side, side), bool), 1)
@@ -117,23 +115,20 @@ def all_heads_figure(result: Result) -> go.Figure:
     )
 
 
-def head_figure(result: Result) -> go.Figure:
-    """Draw one head's attention on the text, or one row of it."""
-    if result.axes["pattern"] != ("query", "key"):
-        return row_figure(result)
+def one_head(result: Result) -> go.Figure:
+    """Draw one head's attention on the text."""
     pattern, queries = result.values["pattern"], result.coordinates["query"]
-    cell = result.params.get("head") or head_name(result.chosen["layer"], result.chosen["head"])
     keys = np.arange(pattern.shape[1])
     return stage_map(
         np.where(keys > queries[:, None], np.nan, pattern),
-        title=f"{cell} on the text",
+        title=f"{who(result)} on the text",
         first_query=int(queries[0]),
         tokens=[token_text(token) for token in result.words("tokens")] or None,
         unit="share of attention",
     )
 
 
-def row_figure(result: Result) -> go.Figure:
+def one_row(result: Result) -> go.Figure:
     """Draw a query's scores, with their parts by position and content; below, kernel and attention.
 
     Scores are drawn minus their mean over the keys shown, because the softmax ignores that mean.

@@ -85,7 +85,6 @@ class OwnText(_OnText):
         ),
     )
     continued = "text"
-    figure = "all_heads_figure"
     runs = "all_heads"
 
 
@@ -136,7 +135,6 @@ class HeadOnText(_OnText):
         *outputs("skipped [query]", "share of attention", "attention to the skipped first keys"),
     )
     continued = "text"
-    figure = "head_figure"
     runs = "one_head"
 
 

@@ -86,7 +86,6 @@ class HeadWrites(_OnText):
         chosen_query, position: the position
     """)
     texts = outputs("words [word], token: the tokens raised most, then those lowered most")
-    figure = "writes_figure"
     runs = "head_writes"
 
 
@@ -125,7 +124,6 @@ class LogitContributions(_OnText):
         rest [rest], name: what the rest is
         token, token: the token
     """)
-    figure = "contributions_figure"
     runs = "logit_contributions"
 
 
@@ -171,7 +169,6 @@ class Copying(Experiment[CopyingParams]):
         copying eigenvalues [copying_eigenvalues, cosine], sum of real parts / sum of sizes: Above
             0, the head raises embedded tokens that it looks at; below 0, it lowers them.
     """)
-    figure = "copying_figure"
     precomputed = "experiments"
     ignores = Experiment.ignores | OWN_WINDOWS | KEPT_QUERIES
     uses = ("token embeddings", "predictions")

@@ -76,7 +76,7 @@ def test_tokens_show_what_they_hold(text):
 
 def test_the_row_of_a_query():
     found = head().select(query=5)
-    figure, seen = draw.row_figure(found), slice(SKIP, 6)
+    figure, seen = draw.one_row(found), slice(SKIP, 6)
     drawn = {trace.name: np.asarray(trace.y, float) for trace in figure.data}
     score, pattern = (found.values[name][seen] for name in ("score", "pattern"))
     whole = drawn["position a"] + drawn["content c"]
@@ -88,6 +88,6 @@ def test_the_row_of_a_query():
 
 
 def test_a_query_with_nothing_to_see():
-    nothing = draw.row_figure(head().select(query=1))
+    nothing = draw.one_row(head().select(query=1))
     assert all(len(trace.x) == 0 for trace in nothing.data)
     assert figure_of(head()).data

@@ -7,7 +7,6 @@ from streamlit.testing.v1 import AppTest
 from pages.shared.jobs import results
 from poskernel_core.analyses.reading import read
 from poskernel_core.analyses.views import figure_of, finding_of
-from poskernel_core.analyses.writing.figures import by_key_figure
 from poskernel_core.analyses.writing.spec import HeadWrites, LogitContributions
 from tests.support.made_findings import check, found, made
 
@@ -65,7 +64,7 @@ def test_figures_draw_the_numbers():
     bars = figure_of(writes()).data[0]
     assert [2.0, 0.9, -0.1, -2.5] == pytest.approx([*bars.x])
     assert NAMES == [name[1:-1] for name in bars.y]
-    assert [-1.0, -2.0, 0.5] == [*by_key_figure(writes(), 3).data[0].x]
+    assert [-1.0, -2.0, 0.5] == [*figure_of(writes().only("by_key"), place=3).data[0].x]
     heads = figure_of(logit()).data[0]
     assert 2.0 == heads.z[1][0] == heads.zmax == -heads.zmin
 

@@ -1,28 +1,16 @@
-"""What heads do on one text, in a sentence; numbers of one text have no errors."""
+"""What is drawn and said of one text; its numbers have no errors."""
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from poskernel_core.analyses.claims import (
-    ATTENTION,
-    HALF,
-    Rules,
-    heads_at,
-    number_of,
-    of_all,
-    said,
-    who,
-)
+from poskernel_core.analyses.claims import ATTENTION, HALF, heads_at, number_of, of_all, who
+from poskernel_core.analyses.own_text.figures import all_heads, one_head, one_row
+from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.common.specs import BAND
-
-
-def finding(result: Result) -> str:
-    """Return what heads do on one text; empty if it supports no claim."""
-    return said(result, RULES)
-
 
 ABOVE: Final = "above 1, since content works against position"
 
@@ -88,10 +76,46 @@ def _pattern(result: Result) -> str:
     )
 
 
-RULES: Rules = {
-    "own-text: position_share [layer head]": _heads,
-    "own-text: position_share content_share []": _shares,
-    "own-text-head: position_share content_share []": _shares,
-    "own-text-head: position_share [query]": _queries,
-    "own-text-head: pattern [query key]": _pattern,
+ONE_HEAD = View(
+    "pattern [query key]",
+    one_head,
+    reading="Left: the head's pattern, queries from top to bottom; point at a cell to read its "
+    "share. Right: the text. Point at a token, or move with the arrow keys, to shade the tokens it "
+    "attends to (*outgoing*) or that attend to it (*incoming*). *Lines* shows the tokens twice, "
+    "queries left and keys right, with lines that are the wider the larger the share. A click, or "
+    "Enter, selects the token as the query of the figure below; the selected token is underlined.",
+)
+VIEWS: Views = {
+    "own-text": (
+        View("position_share [layer head]", says=_heads),
+        View("position_share content_share []", says=_shares),
+        ONE_HEAD,
+        View(
+            "pattern [layer head query key]",
+            all_heads,
+            reading="One small map per head: queries from top to bottom, keys from left to right; "
+            "the fuller the blue, the more attention. All heads share the scale, which one cell in "
+            "a hundred exceeds. The orange bar below each map is the share of the head's score "
+            "variance that position explains on this text. In a long text a cell stands for "
+            "several tokens. Click a map, or move with the arrow keys and press Enter, to select "
+            "that head on all pages.",
+            explains="position_share",
+        ),
+    ),
+    "own-text-head": (
+        View("position_share content_share []", says=_shares),
+        View(
+            "score position content pattern kernel [key]",
+            one_row,
+            reading="Above: the score of every key for the chosen query, as an exact sum of two "
+            "parts: the score of a mean key at that position (blue) and the effect of this text "
+            "(orange); diamonds are the sum. Scores are centred, as the softmax ignores their "
+            "mean. Below: the positional kernel (the softmax of the blue part) and the observed "
+            "attention. Where the two agree, position decides; where they differ, content does. "
+            "Kernel and attention leave out the skipped first keys and are normalised over the "
+            "rest.",
+        ),
+        View("position_share [query]", says=_queries),
+        replace(ONE_HEAD, says=_pattern),
+    ),
 }
