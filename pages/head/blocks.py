@@ -43,7 +43,6 @@ from poskernel_core.analyses.contextual_heads.spec import ContextualHeads
 from poskernel_core.analyses.conversations.spec import Conversations
 from poskernel_core.analyses.headvis.spec import HeadExamples
 from poskernel_core.analyses.headvis.views import sharpest
-from poskernel_core.analyses.induction.figures import head_scores_figure
 from poskernel_core.analyses.induction.spec import InductionScores
 from poskernel_core.analyses.kernel_only.spec import KernelOnlyCost
 from poskernel_core.analyses.kernels.kernel import PositionalKernel
@@ -274,8 +273,8 @@ EXPERIMENTS = (
     ),
     Block(
         "induction", "Induction", "induction_recency", InductionScores,
-        _figure("induction", head_scores_figure, words.INDUCTION,
-                "Attention in repeated random tokens", "induction", "previous_mass", "duplicate"),
+        _part("induction", "Attention in repeated random tokens", "induction", "previous_mass",
+              "duplicate"),
     ),
     Block(
         "duplicates", "Duplicates of the current token", "contextual", ContextualHeads,

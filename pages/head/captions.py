@@ -11,12 +11,3 @@ SOURCES = explained(
     "share",
     "equal_share",
 )
-
-INDUCTION = explained(
-    "induction-scores",
-    "Random tokens, repeated once: the attention from the second half to the token after the "
-    "earlier duplicate (induction), to the previous token, and to the duplicate itself.",
-    "induction",
-    "previous_mass",
-    "duplicate",
-)

@@ -1,6 +1,5 @@
 """Induction recency: which of several candidates an induction head prefers, and why."""
 
-from functools import partial
 from html import unescape
 from typing import Any
 
@@ -9,9 +8,8 @@ import pandas as pd
 import streamlit as st
 from jinja2 import Template
 
-from pages.induction_recency import captions as words
-from pages.shared.cards.card import card
 from pages.shared.cards.rest import rest
+from pages.shared.cards.show import show
 from pages.shared.choices.choices import choose
 from pages.shared.choices.fit import fitted, fitted_flag, fitted_index
 from pages.shared.experiments.random_controls import (
@@ -29,15 +27,7 @@ from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
-from poskernel_core.analyses.induction.figures import (
-    candidate_figure,
-    cause_figure,
-    induction_figure,
-    last_rows_figure,
-    probability_figure,
-)
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
-from poskernel_core.analyses.induction.role_maps import row_pattern_figure, row_patterns_figure
 from poskernel_core.analyses.induction.spec import (
     InductionRecency,
     InductionScores,
@@ -46,7 +36,6 @@ from poskernel_core.analyses.induction.spec import (
     RecencyPatterns,
     RecencyPatternsParams,
 )
-from poskernel_core.analyses.random_tokens.figures import intrinsic_figure, norm_figure
 from poskernel_core.analyses.random_tokens.params import CLEAR_SAMPLES, RANDOM_TOKENS
 from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
 from poskernel_core.common.heads import head_name
@@ -98,20 +87,16 @@ PRESETS = {"Few": MIN_LENGTH, "Many": RANDOM_TOKENS}
 
 def draw_recency(recency: Result, selection: Selection) -> None:
     """Draw the table of sequences, the probabilities, and the head's attention."""
-    table = recency.only("role", "probability")
-    figure, draw = partial(probability_figure, recency), partial(draw_sequences, recency)
-    card("sequences", figure, table, words.SEQUENCES, "Sequences", draw)
+    table, one = recency.only("role", "probability"), selection.of(recency)
+    show("sequences", table, "Sequences", lambda: draw_sequences(recency))
     left, right = st.columns(2)
     with left:
-        shown = recency.only("probability", "probability_other", "advantage", "probability_rise")
-        card("probability", figure, shown, words.PROBABILITY)
-    one = selection.of(recency)
+        names = ["probability", "probability_other", "advantage", "probability_rise"]
+        show("probability", recency.only(*names))
     with right:
-        shown = one.only("candidate_attention", "attention_advantage", "attention_rise")
-        figure = partial(candidate_figure, recency, selection.layer, selection.head)
-        card("candidates", figure, shown, words.CANDIDATES)
-    figure = partial(last_rows_figure, recency, selection.layer, selection.head)
-    card("rows", figure, one.only("last_row"), words.ROWS)
+        names = ["candidate_attention", "attention_advantage", "attention_rise"]
+        show("candidates", one.only(*names))
+    show("rows", one.only("last_row", "role"))
 
 
 def draw_patterns(
@@ -134,17 +119,15 @@ def draw_patterns(
     found = results.fetch(RecencyPatterns, draws.run, asked)
     if found is None:
         return
-    shown = found.only("pattern").select(layer=layer)
-    figure = partial(row_patterns_figure, found, layer)
+    patterns = found.only("pattern", "role").select(layer=layer)
     if layer != selection.layer:
-        card("patterns", figure, shown, words.PATTERNS)
+        show("patterns", patterns)
         return
     left, right = st.columns(2)
     with left:
-        card("patterns", figure, shown, words.PATTERNS)
+        show("patterns", patterns)
     with right:
-        figure = partial(row_pattern_figure, found, layer, selection.head)
-        card("pattern", figure, shown.select(head=selection.head), words.PATTERNS)
+        show("pattern", patterns.select(head=selection.head))
 
 
 def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, longest: int) -> None:
@@ -171,12 +154,9 @@ def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, lo
         return
     rows = [*range(start + 3, length)]
     query = right.select_slider("Row n (tokens)", **fitted("rquery", rows, length - 1))
-    one = found.select(layer=selection.layer, head=selection.head, query=query)
-    figure = partial(intrinsic_figure, found, selection.layer, selection.head, query)
-    shown = one.only("pattern", "slope", "rank_correlation", "p_value")
-    card("intrinsic", figure, shown, words.INTRINSIC)
-    shown = found.only("norm", "norm_exponent")
-    card("norms", partial(norm_figure, found), shown, words.NORMS)
+    row = selection.of(found).select(query=query)
+    show("intrinsic", row.only("pattern", "slope", "rank_correlation", "p_value"))
+    show("norms", found.only("norm", "norm_exponent", "visible_keys"))
 
 
 def draw_cause(
@@ -203,8 +183,7 @@ def draw_cause(
     def draw() -> None:
         st.dataframe(_cause_table(one), key="cause-table", hide_index=True)
 
-    title = f"Are layer 0's norms the cause? {selection.cell}"
-    card("cause", partial(cause_figure, one), one, words.CAUSE, title, draw)
+    show("cause", one, f"Are layer 0's norms the cause? {selection.cell}", draw)
 
 
 MEANINGS = {
@@ -265,8 +244,7 @@ def draw_scores(selection: Selection, scores: Result) -> None:
         texts = head_texts(found, "induction", "induction score")
         draw_heads(linear(flat), texts, "induction score", selection, "induction-grid")
 
-    figure = partial(induction_figure, scores)
-    card("induction", figure, scores, words.INDUCTION, "Induction heads", draw)
+    show("induction", scores, "Induction heads", draw)
 
 
 def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]) -> None:

@@ -17,7 +17,6 @@ from poskernel_core.analyses.bag import figures as bag
 from poskernel_core.analyses.bag.quality import quality_figure
 from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.dilution import figures as dilution
-from poskernel_core.analyses.induction import figures as induction
 from poskernel_core.analyses.rotary import figures as rotary
 from poskernel_core.analyses.training import figures as training
 from poskernel_core.analyses.views import figure_of
@@ -33,8 +32,9 @@ SHAPED: dict[str, dict[str, Any]] = {
     "helix": {"sizes": {"component": 3}, "prompts": "repeated",
               "coordinates": {"pos": np.arange(11)}},
     "head-examples": {"sizes": {"text": 5}, "coordinates": {"text": np.arange(5)}},
-    "near-kernels": {"sizes": {"component": 2}},
-    "contextual-heads": {"broad": 0.3},
+    "near-kernels": {"sizes": {"component": 2}}, "equalised-norms": {"sizes": {"norms": 2}},
+    "random-attention": {"coordinates": {"query": np.arange(11)}},
+    "contextual-heads": {"broad": 0.3}, "recency-patterns": {"second": 8},
     "longer-contexts": {"sizes": {"scaling": 3, "factor": 2}, "length": 17,
                         "coordinates": {"offset": np.arange(11)}},
     "score-components": {"sizes": {"query_component": 5, "key_component": 5}, "key": 5,
@@ -195,9 +195,9 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
     ("how-many-texts", HEAD, figure_of, [], {"measured": "error"}),
     ("induction-recency", {}, figure_of, [], {
         "[B]": "probability 0", "[C]": "probability 1", "other": "probability_other"}),
-    ("induction-recency", {}, induction.candidate_figure, [1, 2], {
-        "[B]": "candidate_attention 1 2 0", "[C]": "candidate_attention 1 2 1"}),
-    ("induction-recency", {}, induction.last_rows_figure, [1, 2], {"": "last_row 1 2"}),
+    ("induction-recency", HEAD, figure_of, [], {
+        "[B]": "candidate_attention 0", "[C]": "candidate_attention 1"}),
+    ("induction-recency last_row role", HEAD, figure_of, [], {"": "last_row"}),
     ("intervention clean_loss changed_loss", {}, figure_of, [], {
         "clean": "clean_loss", "changed": "changed_loss"}),
     ("intervention kl", {}, figure_of, [], {"KL": "kl"}),

@@ -62,7 +62,6 @@ class NormCause(Sampled[NormCauseParams]):
             true ones
     """)
     texts = outputs("conditions [norms], name: the two conditions")
-    figure = "norm_cause_figure"
     runs = "norm_cause"
 
     def default_params(self, run: RunSpec, geometry: Geometry) -> dict[str, Any]:

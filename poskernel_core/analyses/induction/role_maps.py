@@ -13,11 +13,12 @@ from jaxtyping import Float, Int
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded
+from poskernel_core.data.layouts import ROLES
 from poskernel_core.plotting.head_map import share_bar
 from poskernel_core.plotting.layout import LINE, MASKED, set_title, style
 from poskernel_core.plotting.palette import SCALE
-from poskernel_core.plotting.parts import Index, part, title_of
 
+CANDIDATES = ROLES[ROLES.index("[B]") :]
 NAMED = 32  # up to this many positions are all named at the axes of a large map
 PANEL = 32  # cells along a side of a small map; longer sequences are pooled
 _ABREAST = 56  # up to this many positions have a letter each, side by side in half a page
@@ -26,14 +27,13 @@ Pattern = Float[np.ndarray, "query key"]
 Corners = Int[np.ndarray, "head 2"]
 
 
-def row_pattern_figure(patterns: Result, layer: Index, head: Index) -> go.Figure:
+def head_pattern(patterns: Result) -> go.Figure:
     """Draw the mean pattern of one head, query (y) by key (x), with the roles at both axes."""
-    pattern, error = part(patterns, "pattern", layer=layer, head=head)
-    roles, z = patterns.text_of("role"), only_visible(pattern)
+    roles, z = patterns.text_of("role"), only_visible(patterns.values["pattern"])
     size = len(roles)
     told: dict[str, Any] = {"hovertemplate": "query %{y} → key %{x}: <b>%{z:.3g}</b>"}
     if size <= 2 * NAMED:
-        told = {"hovertemplate": "%{text}", "text": _hover(z, error, roles)}
+        told = {"hovertemplate": "%{text}", "text": _hover(z, patterns.errors["pattern"], roles)}
     figure = _cells(z, **told)
     style(figure, x_title="key (position, role)", y_title="query (position, role)", height=520)
     figure.update_layout(plot_bgcolor=MASKED)
@@ -41,19 +41,19 @@ def row_pattern_figure(patterns: Result, layer: Index, head: Index) -> go.Figure
     ends = [-0.5, size - 0.5]
     figure.update_xaxes(**look, constraintoward="left", tickangle=-90, range=ends)
     figure.update_yaxes(**look, constraintoward="top", scaleanchor="x", range=ends[::-1])
-    return set_title(share_bar(figure, 1.0), title_of(layer, head, "mean attention"))
+    return share_bar(figure, 1.0)
 
 
-def row_patterns_figure(patterns: Result, layer: int, columns: int | None = None) -> go.Figure:
+def layer_patterns(patterns: Result) -> go.Figure:
     """Draw the mean patterns of a layer's heads as small maps, in one trace on one scale.
 
     Letters name the positions. Sequences of more than 32 tokens are pooled: a cell is the maximum
     of its block.
     """
-    values, errors = part(patterns, "pattern", layer=layer)
+    values, errors = patterns.values["pattern"], patterns.errors["pattern"]
     roles = patterns.text_of("role")
     step = math.ceil(len(roles) / PANEL)
-    columns = columns or _columns(len(values))
+    columns = _columns(len(values))
     small = np.stack([_pooled(only_visible(pattern), step) for pattern in values])
     side = small.shape[1]
     pitch = np.array([side + max(2, round(0.28 * side)), side + max(1, round(0.1 * side))])
@@ -69,7 +69,8 @@ def row_patterns_figure(patterns: Result, layer: int, columns: int | None = None
     pooled = f" (largest of {step} × {step} cells)" if step > 1 else ""
     _grid_axes(figure, corners, side, 150 if columns <= 4 else 115)
     _grid_ticks(figure, corners, roles, step, columns)
-    return set_title(share_bar(figure, 1.0), f"Layer {layer}: mean attention{pooled}")
+    title = f"Layer {patterns.chosen['layer']}: mean attention{pooled}"
+    return set_title(share_bar(figure, 1.0), title)
 
 
 def _cells(z: Pattern, *, hovertemplate: str, **told: Any) -> go.Figure:

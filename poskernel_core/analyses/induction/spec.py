@@ -56,7 +56,6 @@ class InductionScores(Sampled[InductionScoresParams]):
         induction score [induction, linear], share of attention: Bright: the head attends to what
             followed the current token's earlier duplicate.
     """)
-    figure = "induction_scores_figure"
     continued = "induction"
     precomputed = "experiments"
     runs = "induction_scores"
@@ -136,7 +135,6 @@ class InductionRecency(Sampled[RecencyParams]):
     )
     texts = outputs("examples [second pos], token: the first sequence of every row")
     most = CLEAR_SAMPLES
-    figure = "recency_figure"
     precomputed = "experiments"
     runs = "induction_recency"
 
@@ -179,7 +177,6 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
         *outputs("role [pos], role: what stands where", labels=ROLES),
     )
     most = CLEAR_SAMPLES
-    figure = "patterns_figure"
     precomputed = "experiments"
     runs = "recency_patterns"
 

@@ -1,7 +1,5 @@
 """Attention over random tokens: one row with its trend, and the norms of layer 0's outputs."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float, Int
@@ -16,38 +14,24 @@ from poskernel_core.plotting.layout import (
     few_lines,
     legend_under_title,
     log_axis,
-    set_title,
     style,
 )
 from poskernel_core.plotting.palette import BLUE, VERMILLION
-from poskernel_core.plotting.parts import Index, part, query_of, title_of
 
 OFF_SCALE = 2.5  # points this many times higher than the trend's keys are cut off
 LEGEND = "head: exponent ± 1 s.e., and how far off its power law at most"
 PerKey = Float[np.ndarray, " key"]
 
 
-def random_figure(result: Result) -> go.Figure:
-    """Draw the norms of layer 0, or one head's attention from one position (else the last)."""
-    if "head" in result.axes["pattern"]:
-        return norm_figure(result)
-    last = len(result.values["pattern"]) - 1 if "query" in result.axes["pattern"] else None
-    return intrinsic_figure(result, None, None, last)
-
-
-def intrinsic_figure(
-    rows: Result, layer: Index, head: Index, query: Index, log_y: bool = False
-) -> go.Figure:
-    """Draw mean attention from position `query` to each key, and the fitted trend.
+def row_with_trend(result: Result, log_y: bool = False) -> go.Figure:
+    """Draw a head's mean attention from one position to each key, and the fitted trend.
 
     The trend leaves out the first keys and the query itself, which are grey. Where these points
     would flatten the rest, they are drawn at the upper edge, with their value.
     """
-    where = {"layer": layer, "head": head, "query": query}
-    row, error = part(rows, "pattern", **where)
-    query = query_of(rows, row) if query is None else query
-    row, error, keys = row[: query + 1], error[: query + 1], np.arange(query + 1)
-    first, figure = int(rows.params["trend_from"]), go.Figure()
+    query = result.chosen["query"]
+    row, error = (part["pattern"][: query + 1] for part in (result.values, result.errors))
+    first, keys, figure = int(result.params["trend_from"]), np.arange(query + 1), go.Figure()
     if query > first:
         inside = slice(first, query)
         add_curve(
@@ -60,8 +44,8 @@ def intrinsic_figure(
             where="key %{x}",
             floor=FLOOR if log_y else None,
         )
-        slope = tuple(float(each) for each in part(rows, "slope", **where))
-        correlation = float(part(rows, "rank_correlation", **where)[0])
+        slope = float(result.values["slope"]), float(result.errors["slope"])
+        correlation = float(result.values["rank_correlation"])
         _add_trend(figure, keys[inside], row[inside], slope, correlation, log_y)
     left_out = [query, *range(min(first, query))]  # the legend shows the first one's mark
     top = np.inf if log_y else _top(row, error, left_out)
@@ -69,8 +53,7 @@ def intrinsic_figure(
     scale = ", log scale" if log_y else ""
     style(figure, x_title="key position i (tokens)", y_title=f"{SHARE}{scale}", height=420)
     _row_axes(figure, row, top, log_y)
-    title = title_of(layer, head, f"attention from position {query}")
-    return set_title(legend_under_title(figure), title)
+    return legend_under_title(figure)
 
 
 def explained(keys: Int[np.ndarray, " key"], row: PerKey, slope: float) -> float:
@@ -177,33 +160,33 @@ def _row_axes(figure: go.Figure, row: PerKey, top: float, log_y: bool) -> None:
     figure.update_yaxes(**log_axis(float(positive.min()) / 2, float(positive.max()) * 2))
 
 
-def norm_figure(rows: Result, heads: Sequence[int] | None = None) -> go.Figure:
+def norms(result: Result) -> go.Figure:
     """Draw the norms of layer 0's head outputs against the visible tokens, and 1/√tokens, dotted.
 
     The legend gives each curve's largest deviation from its fitted power law.
     """
-    norm, error = part(rows, "norm")
-    exponents = list(zip(*part(rows, "norm_exponent"), strict=True))
-    tokens = part(rows, "visible_keys")[0].astype(float)
-    chosen = list(range(len(norm)) if heads is None else heads)
+    norm, tokens = result.values["norm"], result.values["visible_keys"].astype(float)
+    numbers = [
+        part[name] for name in ("norm", "norm_exponent") for part in (result.values, result.errors)
+    ]
     figure = go.Figure()
-    for head in chosen:
-        power = f"{measured(*exponents[head])}, {_off_law(tokens, norm[head], exponents[head][0])}"
+    for head, (row, error, *power) in enumerate(zip(*numbers, strict=True)):
+        told = f"{measured(*power)}, {_off_law(tokens, row, power[0])}"
         add_curve(
             figure,
             tokens,
-            norm[head],
-            error[head],
+            row,
+            error,
             look=look(head),
             where="%{x} visible tokens",
-            name=f"H{head}: {power if np.any(norm[head] > 0) else 'ablated'}",
+            name=f"H{head}: {told if np.any(row > 0) else 'ablated'}",
             floor=FLOOR,
         )
     marks = {"size": 6, "maxdisplayed": 16}
     figure.update_traces(line_width=1.8, marker=marks, selector={"mode": "lines+markers"})
     few_lines(figure, most=4)
-    _add_reference(figure, tokens, norm[chosen])
-    return _norm_axes(figure, tokens, norm[chosen])
+    _add_reference(figure, tokens, norm)
+    return _norm_axes(figure, tokens, norm)
 
 
 def _off_law(
@@ -259,4 +242,4 @@ def _norm_axes(
         legend_title={"text": LEGEND, "side": "top", "font_size": 12},
         legend_maxheight=1000,  # on a phone, with one head per line, the legend must not scroll
     )
-    return set_title(legend_under_title(figure), "Norm of layer 0's outputs")
+    return legend_under_title(figure)

@@ -59,6 +59,5 @@ class RandomAttention(Sampled[RandomAttentionParams]):
         visible_keys [pos], tokens: number of tokens that a position sees
     """)
     most = CLEAR_SAMPLES
-    figure = "random_figure"
     precomputed = "experiments"
     runs = "random_rows:random_attention"
