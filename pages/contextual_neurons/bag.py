@@ -7,20 +7,18 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages.contextual_neurons import captions as words
-from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import say
+from pages.shared.cards.show import show
 from pages.shared.choices.choices import chosen
 from pages.shared.choices.fit import choose_one, fitted_text
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import number_columns
-from poskernel_core.analyses.bag.claims import LOW
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
-from poskernel_core.analyses.bag.figures import nearest_figure
 from poskernel_core.analyses.bag.neuron import ExtendedEmbedding, ExtendedEmbeddingParams
-from poskernel_core.analyses.bag.quality import bag_kernel_figure, quality_figure
+from poskernel_core.analyses.bag.views import LOW
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.layout import visible
@@ -62,8 +60,7 @@ def draw_bag(found: Result) -> None:
     with left:
         draw_quality(found)
     with right:
-        figure = partial(bag_kernel_figure, found)
-        card("bag-kernel", figure, found.only("kernel"), words.KERNEL, "How long tokens stay")
+        show("bag-kernel", found.only("kernel", "heads"), "How long tokens stay")
 
 
 def draw_quality(found: Result) -> None:
@@ -73,12 +70,12 @@ def draw_quality(found: Result) -> None:
     def draw() -> None:
         told = "centred: the mean over windows is subtracted, so a constant offset does not count"
         judged = choose_one("Judged by", JUDGED, "judged", help=told)
-        chart("quality", partial(quality_figure, found, JUDGED[judged]))
+        chart("quality", partial(figure_of, shown, value=JUDGED[judged]))
 
     def figure() -> go.Figure:
-        return quality_figure(found, JUDGED[chosen("judged")])
+        return figure_of(shown, value=JUDGED[chosen("judged")])
 
-    card("quality", figure, shown, words.QUALITY, "The bag against the heads' output", draw)
+    show("quality", shown, "The bag against the heads' output", draw, figures={"": figure})
 
 
 def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
@@ -113,5 +110,4 @@ def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
         columns = number_columns(dict.fromkeys(table.columns[1:], "cosine"), "%.3f")
         st.dataframe(table, hide_index=True, key="near-table", column_config=columns)
 
-    figure = partial(nearest_figure, found)
-    card("near", figure, found, words.EMBEDDING, f"Tokens near {visible(word)}", draw)
+    show("near", found, f"Tokens near {visible(word)}", draw)

@@ -7,22 +7,15 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.contextual_neurons import captions as words
 from pages.contextual_neurons.neuron_list import select_neuron
-from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import choose_one, fitted, fitted_flag, fitted_number
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_text
 from pages.shared.tables.tables import choice_table, number_columns
 from pages.shared.tables.word_lists import joined, word_lists
-from poskernel_core.analyses.bag.figures import (
-    contributions_figure,
-    latents_figure,
-    related_figure,
-    trace_figure,
-)
 from poskernel_core.analyses.bag.neuron import (
     Neuron,
     NeuronLatents,
@@ -31,6 +24,7 @@ from poskernel_core.analyses.bag.neuron import (
     NeuronTrace,
     NeuronTraceParams,
 )
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, value_text
 from poskernel_core.plotting.coloured_text import coloured_text
@@ -59,23 +53,21 @@ def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[s
     if neuron is None:
         return
     left, right = st.columns(2)
-    tokens, related = partial(contributions_figure, neuron), partial(related_figure, neuron, number)
+    tokens = neuron.only("contribution", "top_value", "bottom_value")
+    related = neuron.only("related", "output_cosine")
 
     def draw_tokens() -> None:
         word_lists(neuron, ("for", "against"), "adds", "neuron-tokens")
-        chart("tokens", tokens)
+        chart("tokens", partial(figure_of, tokens))
 
     def draw_relatives() -> None:
-        chart("related", related)
+        chart("related", partial(figure_of, related))
         _relatives_table(neuron, number)
 
     with left:
-        shown = neuron.only("contribution")
-        card("tokens", tokens, shown, words.TOKENS, f"Tokens of neuron {number}", draw_tokens)
+        show("tokens", tokens, f"Tokens of neuron {number}", draw_tokens)
     with right:
-        shown = neuron.only("related", "output_cosine")
-        title = "Related and opposite neurons"
-        card("related", related, shown, words.RELATED, title, draw_relatives)
+        show("related", related, "Related and opposite neurons", draw_relatives)
 
 
 def _relatives_table(neuron: Result, number: int) -> None:
@@ -113,14 +105,13 @@ def draw_trace(
             f"{_two_places(trace, 'correlation')}, the same sign at "
             f"{100 * float(trace.values['sign_agreement']):.0f} % of the positions of this text."
         )
-        chart("trace", partial(trace_figure, trace, parts))
+        chart("trace", partial(figure_of, trace, parts=parts))
         words_of, values = trace.words("tokens"), trace.values["contribution"]
         text, told = coloured_text(words_of, values, "contribution")
         st.caption(told)
         st.html(text)
 
-    figure = partial(trace_figure, trace, True)
-    card("trace", figure, trace, words.TRACE, f"Neuron {number} along a text", draw)
+    show("trace", trace, f"Neuron {number} along a text", draw)
 
 
 def _two_places(found: Result, name: str) -> str:
@@ -152,7 +143,7 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
         return
 
     def draw() -> None:
-        chart("latents", partial(latents_figure, found))
+        chart("latents", partial(figure_of, found))
         table = pd.DataFrame(
             {
                 "share": found.values["share"].astype(float),
@@ -164,5 +155,4 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
         columns = {"share": column}
         st.dataframe(table, hide_index=True, key="latents-table", column_config=columns)
 
-    figure = partial(latents_figure, found)
-    card("latents", figure, found, words.LATENTS, f"Sub-latents of neuron {number}", draw)
+    show("latents", found, f"Sub-latents of neuron {number}", draw)

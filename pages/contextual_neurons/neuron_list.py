@@ -7,17 +7,16 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.contextual_neurons import captions as words
-from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
+from pages.shared.cards.show import show
 from pages.shared.choices.choices import choose
 from pages.shared.choices.fit import fitted, fitted_index, fitted_text
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import choice_table, number_columns
 from pages.shared.tables.word_lists import joined
-from poskernel_core.analyses.bag.figures import neurons_figure, scores_figure
 from poskernel_core.analyses.bag.neuron import WordNeurons, WordNeuronsParams
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 
@@ -69,16 +68,9 @@ def draw_neurons(found: Result, number: int) -> None:
         order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
         _neuron_table(found, order, "neuron-table")
         st.caption(f"{counted(len(order), 'neuron')}; a click shows one below.")
-        chart("neurons", partial(neurons_figure, found, number, rank))
+        chart("neurons", partial(figure_of, shown, neuron=number, rank_by=rank))
 
-    card(
-        "neurons",
-        partial(neurons_figure, found, number, "drive_share"),
-        shown,
-        words.NEURONS,
-        "Neurons that the bag drives",
-        draw,
-    )
+    show("neurons", shown, "Neurons that the bag drives", draw, neuron=number)
 
 
 def _neuron_table(
@@ -123,6 +115,4 @@ def draw_search(selection: Selection, found: Result, shared: dict[str, Any]) -> 
             order = scores.values[name]
             _neuron_table(found, order, f"words-{name}", {"score (sd)": score[order]})
 
-    card(
-        "words", partial(scores_figure, scores), scores, words.WORDS, "Neurons of these words", draw
-    )
+    show("words", scores, "Neurons of these words", draw)

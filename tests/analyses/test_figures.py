@@ -13,8 +13,6 @@ import pytest
 
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.additivity import figures as additivity
-from poskernel_core.analyses.bag import figures as bag
-from poskernel_core.analyses.bag.quality import quality_figure
 from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.dilution import figures as dilution
 from poskernel_core.analyses.rotary import figures as rotary
@@ -175,9 +173,9 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
         each: f"{each}_share 1" for each in ("position", "content", "interaction")}),
     ("additivity", {}, additivity.similarity_figure, [1, 2], {"content": "content_similarity 1 2"}),
     ("extended-embedding", {}, figure_of, [], {"extended": "cosine", "token": "plain_cosine"}),
-    ("contextual-neurons", {}, quality_figure, ["bag_cosine"], {
-        f"variants {place}": f"bag_cosine {place}" for place in range(13)}),
-    ("neuron-trace", {}, bag.trace_figure, [], {
+    ("contextual-neurons bag_centred_r2", {}, figure_of, [], {
+        f"variants {place}": f"bag_centred_r2 {place}" for place in range(13)}),
+    ("neuron-trace", {}, figure_of, [], {
         "true": "true", "predicted": "predicted", "bag": "bag", "position": "position",
         "other": "others", "current": "direct"}),
     ("contextual-heads", {}, contextual.duplicates_figure, [1, 2], {

@@ -92,7 +92,6 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
         variants [variant], name: the kernels and scales that are tried
         strongest [line], sentence: both ends of the neurons that the bag drives most
     """)
-    figure = "contextual_neurons_figure"
     precomputed = "experiments"
     long = True
     runs = "neurons:contextual_neurons"

@@ -15,12 +15,27 @@ from poskernel_core.plotting.curves import Look
 from poskernel_core.plotting.histogram import add_ring, histogram, log_range, log_span
 from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, quoted, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, GREEN, PURPLE, VERMILLION
-from poskernel_core.plotting.parts import part
 
 NAMED = 5
+BEST = 5  # neurons named
+CLEAR = "rgba(0,0,0,0)"
+LABEL = 0.09  # height of a neuron's number on the axis of cosines, which spans -0.2 to 1
+WORDS = 5  # tokens of either end named in hover
+ENDS = 3  # tokens of either end named in the histogram
+LONGEST = 18  # letters of a word written into a figure
+PREDICTION_PARTS = {
+    "bag": ("bag of tokens", Look(GREEN)),
+    "position": ("position", Look(PURPLE, "dot")),
+    "others": ("other heads", Look(CATEGORICAL[4], "dash")),
+    "direct": ("current token", Look(MUTED, "dashdot")),
+}
+"""The parts of a prediction: names and looks."""
+TRACE_CURVES = {"predicted": ("predicted", Look(VERMILLION, "dash")), "true": ("true", Look(BLUE))}
+HOVER = {"drive": "drive", "drive_share": "share", "r2": "R²", "sign_agreement": "sign agreement"}
+"""What hover says of a neuron."""
 
 
-def scores_figure(scores: Result) -> go.Figure:
+def ranked_scores(scores: Result) -> go.Figure:
     """Draw every neuron's score for the words, largest first; neurons at both ends are named."""
     score = scores.values["score"]
     order = np.argsort(-score, kind="stable")
@@ -46,24 +61,17 @@ def scores_figure(scores: Result) -> go.Figure:
             yshift=8 if place < NAMED else -8,
             font_size=11,
         )
-    style(
-        figure,
-        x_title=f"neurons, ranked by score for {words}",
-        y_title="score (standard deviations)",
-        height=320,
-    )
-    return figure
+    x_title = f"neurons, ranked by score for {words}"
+    return style(figure, x_title=x_title, y_title="score (standard deviations)", height=320)
 
 
-def nearest_figure(found: Result) -> go.Figure:
+def nearest(found: Result) -> go.Figure:
     """Draw the nearest tokens' cosines, of extended and of plain embeddings."""
     words = [quoted(word) for word in found.words("words")]
     places = np.arange(len(words))
     figure = go.Figure()
-    for name, value, colour in (
-        ("extended embeddings", "cosine", BLUE),
-        ("token embeddings", "plain_cosine", VERMILLION),
-    ):
+    names = {"cosine": "extended embeddings", "plain_cosine": "token embeddings"}
+    for (value, name), colour in zip(names.items(), (BLUE, VERMILLION), strict=True):
         figure.add_bar(
             x=places,
             y=found.values[value],
@@ -76,7 +84,7 @@ def nearest_figure(found: Result) -> go.Figure:
     return figure.update_xaxes(tickvals=places, ticktext=words, tickangle=-45)
 
 
-def latents_figure(found: Result) -> go.Figure:
+def latents(found: Result) -> go.Figure:
     """Draw each sub-latent's share of the variance of a neuron's contributions, and the rest."""
     share, rest = found.values["share"], float(found.values["rest"])
     top = [" ".join(quoted(word) for word in row[:NAMED]) for row in found.texts["top_words"]]
@@ -94,39 +102,22 @@ def latents_figure(found: Result) -> go.Figure:
     return figure.update_xaxes(type="category")
 
 
-BEST = 5  # neurons named
-CLEAR = "rgba(0,0,0,0)"
-LABEL = 0.09  # height of a neuron's number on the axis of cosines, which spans -0.2 to 1
-WORDS = 5  # tokens of either end named in hover
-ENDS = 3  # tokens of either end named in the histogram
-LONGEST = 18  # letters of a word written into a figure
-PREDICTION_PARTS = {
-    "bag": ("bag of tokens", Look(GREEN)),
-    "position": ("position", Look(PURPLE, "dot")),
-    "others": ("other heads", Look(CATEGORICAL[4], "dash")),
-    "direct": ("current token", Look(MUTED, "dashdot")),
-}
-"""The parts of a prediction: names and looks."""
-TRACE_CURVES = {"predicted": ("predicted", Look(VERMILLION, "dash")), "true": ("true", Look(BLUE))}
-
-
-def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
+def neurons(found: Result, neuron: int | None = None, rank_by: str = "drive_share") -> go.Figure:
     """Draw every neuron's share of variance from the bag against the R² of its prediction.
 
-    The neurons with the largest `rank_by`, a value per neuron, are marked; `neuron` is ringed.
+    The neurons with the largest `rank_by`, a value per neuron, are marked; `neuron`, else the one
+    that the bag drives most, is ringed.
     """
-    share, r2, rank = (part(found, name)[0] for name in ("drive_share", "r2", rank_by))
+    share, r2, rank = (found.values[name] for name in ("drive_share", "r2", rank_by))
+    neuron = int(np.nanargmax(share)) if neuron is None else neuron
     span = log_span(share)
     x, y = np.maximum(share, 1.15 * span[0]), np.maximum(r2, WORST)
     first = np.argsort(-np.nan_to_num(rank, nan=-np.inf), kind="stable")[: 2 * BEST]
     rest = np.setdiff1d(np.arange(len(x)), first)
     by = "share of variance" if rank_by == "drive_share" else rank_by.replace("_", " ")
-    label = f"{len(first)} largest by {by}"
+    largest = f"{len(first)} largest by {by}", first, VERMILLION, "diamond"
     figure = go.Figure()
-    for name, places, colour, symbol in (
-        ("neurons", rest, BLUE, "circle"),
-        (label, first, VERMILLION, "diamond"),
-    ):
+    for name, places, colour, symbol in (("neurons", rest, BLUE, "circle"), largest):
         figure.add_scatter(
             x=x[places],
             y=y[places],
@@ -143,25 +134,16 @@ def neurons_figure(found: Result, neuron: int, rank_by: str) -> go.Figure:
         )
     chosen: dict[str, Any] = {"customdata": [[neuron]], "cliponaxis": False}
     add_ring(figure, x[[neuron]], y[[neuron]], f"{neuron}", "left", **chosen)
-    style(
-        figure,
-        x_title="share of variance from the bag (log scale)",
-        height=480,
-        y_title="R² of the prediction (share of variance)",
-    )
+    x_title, y_title = "share of variance from the bag", "R² of the prediction (share of variance)"
+    style(figure, x_title=f"{x_title} (log scale)", y_title=y_title, height=480)
     figure.update_xaxes(**log_range(span))
-    return set_title(legend_under_title(figure), "Neurons that the bag of tokens drives")
+    return legend_under_title(figure)
 
 
 def _neuron_hover(found: Result, place: int) -> str:
     told = [
-        f"{label} {measured(*(float(each[place]) for each in part(found, name)))}"
-        for name, label in (
-            ("drive", "drive"),
-            ("drive_share", "share"),
-            ("r2", "R²"),
-            ("sign_agreement", "sign agreement"),
-        )
+        f"{label} {measured(found.values[name][place], found.errors[name][place])}"
+        for name, label in HOVER.items()
     ]
     for name, sign in (("top_words", "+"), ("bottom_words", "−")):
         told.append(f"{sign} {' '.join(map(_short, found.texts[name][place, :WORDS]))}")
@@ -176,12 +158,12 @@ def _signed(value: float) -> str:
     return as_printed(f"{value:.3g}")
 
 
-def contributions_figure(neuron: Result) -> go.Figure:
+def contributions(neuron: Result) -> go.Figure:
     """Draw a histogram of tokens by contribution to one neuron; tokens at both ends are named.
 
     The largest are named in the upper right corner, above all bars, the smallest above their own.
     """
-    values = part(neuron, "contribution")[0]
+    values = neuron.values["contribution"]
     figure = histogram(values, "pre-activation")
     figure.update_xaxes(title_text="contribution of a token in the bag (pre-activation)")
     bars = figure.data[0]
@@ -208,30 +190,26 @@ def contributions_figure(neuron: Result) -> go.Figure:
                 arrowhead=0,
                 **(corner if side == "top" else over),
             )
-    return set_title(figure, f"Neuron {neuron.params['neuron']}: contributions of tokens")
+    return figure
 
 
-def trace_figure(trace: Result, parts: bool = True) -> go.Figure:
+def along_text(trace: Result, parts: bool = True) -> go.Figure:
     """Draw a neuron's pre-activation along a text: true, predicted, and the prediction's parts."""
     words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
     figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
-    adds = part(trace, "contribution")[0]
     told = [
         [word, "" if np.isnan(add) else f"<br>a token that adds {_signed(float(add))}"]
-        for word, add in zip(words, adds, strict=True)
+        for word, add in zip(words, trace.values["contribution"], strict=True)
     ]
     for name, (label, one) in ((PREDICTION_PARTS if parts else {}) | TRACE_CURVES).items():
         figure.add_scatter(
             x=np.arange(len(words)),
-            y=part(trace, name)[0],
+            y=trace.values[name],
             mode="lines",
             name=label,
-            line={
-                "color": one.colour,
-                "dash": one.dash,
-                "width": 1.8 if name in TRACE_CURVES else 1,
-            },
+            line={"color": one.colour, "dash": one.dash},
+            line_width=1.8 if name in TRACE_CURVES else 1,
             customdata=told,
             hovertemplate=f"%{{customdata[0]}} at %{{x}}<br><b>{label}</b> %{{y:.3g}}"
             "%{customdata[1]}<extra></extra>",
@@ -248,9 +226,10 @@ def _trace_title(trace: Result) -> str:
     return f"Neuron {asked['neuron']} along {html.escape(text, quote=False)}: {', '.join(told)}"
 
 
-def related_figure(neuron: Result, number: int) -> go.Figure:
-    """Draw similarities to neuron `number`: correlation of contributions, cosine of outputs."""
-    related, cosine = part(neuron, "related")[0], part(neuron, "output_cosine")[0]
+def relatives(neuron: Result) -> go.Figure:
+    """Draw similarities to a neuron: correlation of contributions, cosine of outputs."""
+    related, cosine = neuron.values["related"], neuron.values["output_cosine"]
+    number = int(neuron.params["neuron"])
     figure = go.Figure().add_scatter(
         x=related,
         y=cosine,
@@ -269,13 +248,9 @@ def related_figure(neuron: Result, number: int) -> go.Figure:
     add_ring(figure, related[[number]], cosine[[number]], f"{number}", "left", **chosen)
     for add in (figure.add_hline, figure.add_vline):
         add(0, line={"color": LINE, "width": 1}, layer="below")
-    style(
-        figure,
-        x_title=f"correlation of contributions with neuron {number}'s",
-        height=440,
-        y_title="cosine of output weights",
-    )
-    return set_title(figure.update_layout(showlegend=False), f"Relatives of neuron {number}")
+    x_title = f"correlation of contributions with neuron {number}'s"
+    style(figure, x_title=x_title, y_title="cosine of output weights", height=440)
+    return figure.update_layout(showlegend=False)
 
 
 def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int]) -> None:
@@ -312,8 +287,3 @@ def _add_named(figure: go.Figure, x: np.ndarray, y: np.ndarray, places: list[int
         hoverinfo="skip",
         marker={"color": VERMILLION, "symbol": "diamond", "size": 9},
     )
-
-
-def contextual_neurons_figure(found: Result) -> go.Figure:
-    """Draw all neurons; the one that the bag drives most is ringed."""
-    return neurons_figure(found, int(np.nanargmax(found.values["drive_share"])), "drive_share")

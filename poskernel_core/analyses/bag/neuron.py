@@ -49,7 +49,6 @@ class Neuron(BagExperiment[NeuronParams]):
         top_words bottom_words [rank], token: the tokens that contribute them
         heads [chosen], name: the contextual heads
     """)
-    figure = "contributions_figure"
     runs = "neuron:neuron"
 
 
@@ -101,7 +100,6 @@ class NeuronTrace(BagExperiment[NeuronTraceParams]):
             best
     """)
     texts = (TOKENS, *outputs("heads [chosen]", "name", "the contextual heads"))
-    figure = "trace_figure"
     runs = "neuron:neuron_trace"
 
 
@@ -146,7 +144,6 @@ class NeuronLatents(BagExperiment[NeuronLatentsParams]):
         top_value bottom_value [latent rank], standard deviations: their values
     """)
     texts = outputs("top_words bottom_words [latent rank], token: these tokens")
-    figure = "latents_figure"
     runs = "latents:neuron_latents"
 
 
@@ -180,7 +177,6 @@ class ExtendedEmbedding(BagExperiment[ExtendedEmbeddingParams]):
         length_rank, share of tokens: share of tokens whose extended embedding is shorter
     """)
     texts = outputs("words [rank], token: the nearest tokens")
-    figure = "nearest_figure"
     runs = "neuron:extended_embedding"
 
 
@@ -218,5 +214,4 @@ class WordNeurons(BagExperiment[WordNeuronsParams]):
         for against [rank], neuron: neurons with the largest and the smallest score
     """)
     texts = outputs("words [word], token: the words' tokens")
-    figure = "scores_figure"
     runs = "neuron:word_neurons"

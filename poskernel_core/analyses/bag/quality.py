@@ -7,7 +7,6 @@ from poskernel_core.common.result import Result
 from poskernel_core.plotting.curves import Look, add_curve
 from poskernel_core.plotting.layout import few_lines, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, fade
-from poskernel_core.plotting.parts import part
 
 WORST = -1.0  # a lower R² is drawn as a triangle at the lower edge; hover shows its value
 ROW = 0.07  # height of a row of triangles
@@ -19,13 +18,13 @@ QUALITY = {
 }
 
 
-def quality_figure(found: Result, value: str) -> go.Figure:
+def quality(found: Result, value: str = "bag_centred_r2") -> go.Figure:
     """Draw how well each variant of the bag predicts the heads' joint output, by position.
 
     Colours show the scale, dashes the kernel. Values below -1 are marked under the axis, in one row
     per variant.
     """
-    query, (means, errors) = found.coordinates["query"], part(found, value)
+    means, errors, query = found.values[value], found.errors[value], found.coordinates["query"]
     names, figure, rows = found.words("variants"), go.Figure(), 0
     for mean, error, name, one in zip(means, errors, names, _looks(names), strict=True):
         add_curve(
@@ -43,7 +42,7 @@ def quality_figure(found: Result, value: str) -> go.Figure:
     if rows:
         figure.update_yaxes(tickvals=[-1, -0.5, 0, 0.5, 1])
     few_lines(figure, SHOWN, last=True)
-    return set_title(legend_under_title(figure), "The bag against the heads' output")
+    return legend_under_title(figure)
 
 
 def _add_below(
@@ -78,9 +77,9 @@ def _looks(names: list[str]) -> list[Look]:
     ]
 
 
-def bag_kernel_figure(found: Result) -> go.Figure:
+def mean_kernel(found: Result) -> go.Figure:
     """Draw the heads' mean kernel from the query position, over the offset."""
-    kernel = part(found, "kernel")[0][::-1]
+    kernel = found.values["kernel"][::-1]
     figure = go.Figure().add_scatter(
         x=np.arange(len(kernel)),
         y=kernel,

@@ -5,7 +5,7 @@ import pytest
 
 from pages.contextual_neurons import bag
 from poskernel_core.analyses.bag import figures as draw
-from poskernel_core.analyses.bag.quality import bag_kernel_figure
+from poskernel_core.analyses.bag.quality import mean_kernel
 from poskernel_core.plotting.layout import quoted
 from tests.support.made_results import answer, check_curve, named, result
 
@@ -51,18 +51,18 @@ def scores(count=23):
 
 
 def test_shares_others_and_rest():
-    bar = draw.latents_figure(latents()).data[0]
+    bar = draw.latents(latents()).data[0]
 
     assert ("1", "2", "others", "rest") == tuple(bar.x)
     np.testing.assert_allclose([0.5, 0.2, 0.2, 0.1], bar.y)
     assert "&lt;b&gt;" in bar.customdata[0]
-    everything = draw.latents_figure(latents((0.7, 0.4), -0.1)).data[0]
+    everything = draw.latents(latents((0.7, 0.4), -0.1)).data[0]
     assert 0 == everything.y[2]
 
 
 def test_scores_ranked():
     found = scores()
-    figure = draw.scores_figure(found)
+    figure = draw.ranked_scores(found)
 
     (line,) = figure.data
     assert sorted(found.values["score"], reverse=True) == list(line.y)
@@ -74,7 +74,7 @@ def test_scores_ranked():
 
 def test_every_neuron_once_with_its_number_first() -> None:
     found = neurons()
-    figure = draw.neurons_figure(found, 3, "fires")
+    figure = draw.neurons(found, 3, "fires")
     rest, first = figure.data[:2]
     numbers = np.array([row[0] for trace in (rest, first) for row in trace.customdata])
     assert list(range(31)) == sorted(numbers)
@@ -90,7 +90,7 @@ def test_every_neuron_once_with_its_number_first() -> None:
 
 def test_hover_escapes_words_and_cuts_long_ones() -> None:
     found = neurons(HOSTILE + "x" * 100)
-    hover = draw.neurons_figure(found, 0, "drive").data[0].customdata[0][1]
+    hover = draw.neurons(found, 0, "drive").data[0].customdata[0][1]
     assert SHOWN in hover
     assert HOSTILE not in hover
     assert "x" * 18 not in hover
@@ -101,7 +101,7 @@ def test_neurons_without_share_or_far_below() -> None:
     found = neurons()
     found.values["drive_share"][4] = 0.0
     found.values["r2"][4], found.values["r2"][5], found.values["drive"][4] = -50.0, np.nan, 0.0
-    figure = draw.neurons_figure(found, 4, "drive")
+    figure = draw.neurons(found, 4, "drive")
     rest = figure.data[0]
     (at,) = (i for i, row in enumerate(rest.customdata) if row[0] == 4)
     least = found.values["drive_share"][found.values["drive_share"] > 0].min()
@@ -115,7 +115,7 @@ def test_kernel_over_the_offset(large: bool) -> None:
     found = neurons()
     kernel = found.values["kernel"]
     kernel[0] = 50.0 if large else 0.2
-    figure = bag_kernel_figure(found)
+    figure = mean_kernel(found)
     check_curve(figure.data[0], np.arange(11), kernel[::-1])
     assert large == len(figure.layout.annotations)
 
@@ -123,7 +123,7 @@ def test_kernel_over_the_offset(large: bool) -> None:
 @pytest.mark.parametrize("count", [1, 97])
 def test_contributions_name_the_ends(count: int) -> None:
     found = neuron(count)
-    figure = draw.contributions_figure(found)
+    figure = draw.contributions(found)
     assert count == np.sum(figure.data[0].y)
     notes = figure.layout.annotations
     assert 2 * min(3, count // 2) == len(notes)
@@ -135,7 +135,7 @@ def test_contributions_name_the_ends(count: int) -> None:
 def test_a_neuron_along_a_text() -> None:
     words = [f"{HOSTILE}{place}" for place in range(11)]
     trace = answer("neuron-trace", text="", item="<u>Genesis</u>", texts={"tokens": words})
-    figure = draw.trace_figure(trace, True)
+    figure = draw.along_text(trace, True)
     assert all(quoted(f"{HOSTILE}10") == curve.customdata[10][0] for curve in figure.data)
     assert "<u>" not in figure.layout.title.text
 
@@ -144,7 +144,7 @@ def test_relatives_of_a_neuron() -> None:
     found = neuron()
     related, cosine = found.values["related"], found.values["output_cosine"]
     related[[2, 9]] = [-0.999, np.nan]
-    figure = draw.related_figure(found, 4)
+    figure = draw.relatives(found)
     every, first, ring = figure.data
     np.testing.assert_array_equal(np.arange(31)[:, None], every.customdata)
     expected = [n for n in np.argsort(-np.nan_to_num(np.abs(related))) if n != 4][:5]

@@ -1,12 +1,23 @@
-"""What results on the bag of tokens show, in a sentence."""
+"""What is drawn, read and said of the bag of tokens, and of the neurons that it drives."""
 
 import math
 from functools import partial
 
 import numpy as np
 
-from poskernel_core.analyses.claims import HALF, Rules, heads_at, most, number_of, of_all, param
+from poskernel_core.analyses.bag.figures import (
+    along_text,
+    contributions,
+    latents,
+    nearest,
+    neurons,
+    ranked_scores,
+    relatives,
+)
+from poskernel_core.analyses.bag.quality import mean_kernel, quality
+from poskernel_core.analyses.claims import HALF, heads_at, most, number_of, of_all, param
 from poskernel_core.analyses.kernels.formulas import effective_tokens
+from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief
 from poskernel_core.plotting.layout import visible
@@ -124,17 +135,99 @@ def _scores(result: Result) -> str:
     )
 
 
-RULES: Rules = {
-    "contextual-neurons: drive_share [neuron]": partial(
-        heads_at, name="drive_share", noun="share of variance from the bag", limit=HALF
+VIEWS: Views = {
+    "contextual-neurons": (
+        View("drive_share []", says=_neuron),
+        View(
+            "drive_share r2 drive sign_agreement [neuron], top [neuron rank]",
+            neurons,
+            "Neurons that the bag of tokens drives",
+            reading="One mark per neuron of layer 0. To the right: the bag explains much of the "
+            "neuron's variance. Up: all parts together predict the neuron's pre-activation well, "
+            "mostly through the current token. (The table shows the R² of the bag alone.) "
+            "Triangles stand for neurons below the lower edge of the figure. The ring marks the "
+            "neuron shown below; a row of the table selects another.",
+        ),
+        View(
+            "drive_share [neuron]",
+            says=partial(
+                heads_at, name="drive_share", noun="share of variance from the bag", limit=HALF
+            ),
+        ),
+        View(
+            "bag_centred_r2 [variant query]",
+            quality,
+            "The bag against the heads' output",
+            says=_quality,
+            reading="How well the bag predicts the contextual heads' output, by position. At 1 the "
+            "prediction is perfect; at 0 it is no better than the mean over windows. The lines "
+            "differ in their approximations: one kernel for all heads or one for each, one scale "
+            "of the norm or one for each token. The centred R² is stricter than the cosine: an "
+            "offset common to both makes the cosine large, but not R². A click on a name in the "
+            "legend shows or hides its line.",
+        ),
+        View("kernel [key], heads [chosen]", mean_kernel),
+        View(
+            "kernel [key]",
+            says=_kernel,
+            reading="The weight of a token in the bag, by how far back the token stands. The "
+            "weight is the contextual heads' mean kernel for the destination token.",
+        ),
     ),
-    "contextual-neurons: drive_share []": _neuron,
-    "contextual-neurons: bag_centred_r2 [variant query]": _quality,
-    "contextual-neurons: kernel [key]": _kernel,
-    "neuron: contribution [token]": _tokens,
-    "neuron: related output_cosine [neuron]": _related,
-    "neuron-trace: r2 sign_agreement []": _trace,
-    "neuron-latents: share [latent]": _latents,
-    "extended-embedding: cosine plain_cosine [rank]": _nearest,
-    "word-neurons: score [neuron]": _scores,
+    "neuron": (
+        View(
+            "contribution [token], top_value bottom_value [rank]",
+            contributions,
+            "Neuron {neuron}: contributions of tokens",
+            reading="What each token adds to the neuron's pre-activation while it is in the bag. "
+            "Look at both ends, and at the middle, where most tokens of a text lie.",
+        ),
+        View("contribution [token]", says=_tokens),
+        View(
+            "related output_cosine [neuron]",
+            relatives,
+            "Relatives of neuron {neuron}",
+            says=_related,
+            reading="One mark per other neuron. Right: it reads the same contexts as this neuron; "
+            "left: the opposite ones. Top: it writes the same as this neuron; bottom: the "
+            "opposite. Neurons at the lower right cancel this one.",
+        ),
+    ),
+    "neuron-trace": (
+        View(
+            "true predicted bag position others direct contribution [pos]",
+            along_text,
+            reading="The neuron's pre-activation along one text, computed by the model and "
+            "predicted from the bag. It fires above 0. The colour of each token shows which way it "
+            "moves the neuron.",
+        ),
+        View("r2 sign_agreement []", says=_trace),
+    ),
+    "neuron-latents": (
+        View("share [latent], rest [], top_words [latent rank]", latents),
+        View(
+            "share [latent]",
+            says=_latents,
+            reading="Groups of tokens that vary together in the bag, and the share of the neuron "
+            "that each explains. A neuron with one large share reads one context; with several, a "
+            "mixture.",
+        ),
+    ),
+    "extended-embedding": (
+        View(
+            "cosine plain_cosine [rank]",
+            nearest,
+            says=_nearest,
+            reading="The tokens whose traces in the bag are most similar to this token's trace.",
+        ),
+    ),
+    "word-neurons": (
+        View("score [neuron], words [word]", ranked_scores),
+        View(
+            "score [neuron]",
+            says=_scores,
+            reading="How much the words add to a neuron, compared with all tokens. Positive: they "
+            "make it fire.",
+        ),
+    ),
 }
