@@ -7,28 +7,20 @@ from typing import Any, Final, cast
 import pandas as pd
 import streamlit as st
 
-from pages.shared.cards.card import card
-from pages.shared.cards.explained import explained
-from pages.shared.cards.figure import all_of, charts
+from pages.shared.cards.figure import charts
 from pages.shared.cards.rest import rest
+from pages.shared.cards.show import show
 from pages.shared.choices.choices import choose
 from pages.shared.choices.fit import choose_one, fitted, fitted_index, fitted_number, fitted_span
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.helix.claims import SMOOTH_SHARE
-from poskernel_core.analyses.helix.figures import (
-    OVERLAYS,
-    angles_figure,
-    first_name,
-    helix_figure,
-    morph_figure,
-    shape_figure,
-    variance_figure,
-)
+from poskernel_core.analyses.helix.figures import OVERLAYS, first_name
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES, far_out
 from poskernel_core.analyses.helix.spec import Helix, HelixParams
+from poskernel_core.analyses.helix.views import SMOOTH_SHARE
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.ledger.published import ANGLES_GPT2
 from poskernel_core.models import catalog
@@ -158,53 +150,6 @@ def say_what_stands_out(helix: Result, view: HelixView) -> None:
         )
 
 
-HELIX = explained(
-    "helix",
-    "Each point is a position, on the first three principal components of the residual stream "
-    "before the chosen layer (in brackets their shares of the variance); neighbours are joined. "
-    "In GPT-2 small the positions form a helix. Drag to turn it. If you narrow the range of "
-    "positions, the components are still those of all positions. Green diamonds are averages of "
-    "neighbouring positions: where they fall towards the axis, averaging removes the differences "
-    "between neighbours.",
-    "projection",
-)
-
-MORPH = explained(
-    "helix",
-    "The same curve in every layer. Each layer is drawn on its own components and its own scale; "
-    "the components' signs are chosen to agree between layers. Press play, or move the slider "
-    "below the figure.",
-    "projection",
-)
-
-VARIANCE = explained(
-    "helix",
-    "For every layer, the share of the variance over positions that the first components hold. If "
-    "few suffice, the positions lie on a curve in few dimensions.",
-    "explained_variance",
-)
-
-ANGLES = explained(
-    "helix",
-    "The largest canonical angle between the top-k subspaces of two layers: 0° if they are equal, "
-    "90° if one has a direction orthogonal to the other. Hover for all k angles. Left: in the "
-    "residual stream (which directions hold position). Right: in position space (which functions "
-    "of position they hold).",
-    "angles_residual",
-    "angles_position",
-)
-
-SHAPE = explained(
-    "helix",
-    "*Far from 0*: the share of entries of $X^l$ beyond the chosen multiple of their root mean "
-    "square; the post finds about a third as many in later layers as in $W_\\text{pos}$. *Spread*: "
-    "how much one prompt's embeddings differ from the mean, relative to the mean. With repeated "
-    "tokens it is small if the choice of token hardly matters; with windows it is mostly content.",
-    "far_share",
-    "token_spread",
-)
-
-
 PLACE = Place(
     "Helix",
     "How the residual stream represents position: in GPT-2 small the positional "
@@ -219,13 +164,18 @@ FAR = "far_share"
 def draw_curve(helix: Result) -> None:
     """Draw the chosen layer's positions, alone or with W_pos."""
     view = choose_view(helix)
-    figure = partial(helix_figure, helix, view.layer, view.span, view.group, view.overlay)
-    shown = OVERLAYS[view.overlay][0]
     say_what_stands_out(helix, view)
-    names = ["projection", shown, "explained_variance"]
+    names = ["projection", *filter(None, OVERLAYS[view.overlay]), "explained_variance"]
     if view.group is not None:
         names.append(f"group_{view.group}")
-    card("helix", figure, helix.only(*dict.fromkeys(names)), HELIX)
+    show(
+        "helix",
+        helix.only(*dict.fromkeys(names)).select(layer=view.layer),
+        span=view.span,
+        group=view.group,
+        overlay=view.overlay,
+        first=helix.only("projection").select(layer=0),
+    )
 
 
 def draw_layers(helix: Result) -> None:
@@ -237,10 +187,9 @@ def draw_layers(helix: Result) -> None:
     several = len(helix.values["projection"]) > 1
     if several:
         with left:
-            card("morph", partial(morph_figure, helix), helix.only("projection"), MORPH)
+            show("morph", helix.only("projection"), figures={"": partial(figure_of, helix)})
     with right if several else left:
-        shares = helix.only("explained_variance")
-        card("variance", partial(variance_figure, shares), shares, VARIANCE)
+        show("variance", helix.only("explained_variance"))
     if several:
         draw_angles(helix)
 
@@ -248,14 +197,14 @@ def draw_layers(helix: Result) -> None:
 def draw_angles(helix: Result) -> None:
     """Draw the canonical angles between all layers, next to the post's."""
     both = helix.only("angles_residual", "angles_position")
-    figures = {name: partial(angles_figure, helix, name) for name in both.values}
+    figures = {name: partial(figure_of, both.only(name)) for name in both.values}
 
     def draw() -> None:
         charts(figures)
         st.dataframe(_angle_table(helix), hide_index=True, key="angle-table")
 
     title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"
-    card("angles", all_of(figures), both, ANGLES, title, draw)
+    show("angles", both, title, draw, figures=figures)
 
 
 def _angle_table(helix: Result) -> pd.DataFrame:
@@ -272,12 +221,6 @@ def _angle_table(helix: Result) -> pd.DataFrame:
         published = ", ".join(f"{angle:.0f}°" for angle in ANGLES_GPT2)
         texts["published for GPT-2 small, layer 2, k = 3"] = published
     return pd.DataFrame({"angles": texts.keys(), "all k, ascending": texts.values()})
-
-
-def draw_shape(helix: Result) -> None:
-    """Draw the sparsity of the entries and the spread over prompts."""
-    both = helix.only(FAR, "token_spread")
-    card("shape", partial(shape_figure, both), both, SHAPE, "Sparsity and spread")
 
 
 def say_few_tokens(helix: Result) -> None:
@@ -300,4 +243,4 @@ def page(selection: Selection) -> None:
         with rest() as wanted:
             if wanted:
                 draw_layers(helix)
-                draw_shape(helix)
+                show("shape", helix.only(FAR, "token_spread"))

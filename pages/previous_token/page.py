@@ -7,8 +7,6 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages.previous_token import captions as words
-from pages.shared.cards.card import card
 from pages.shared.cards.one_head import draw_profile
 from pages.shared.cards.rest import rest
 from pages.shared.cards.show import show
@@ -27,7 +25,6 @@ from pages.shared.tables.tables import (
     number_columns,
     rounded_table,
 )
-from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
 from poskernel_core.analyses.previous_token.spec import (
     PreviousToken,
@@ -150,8 +147,7 @@ def draw_tangent(selection: Selection, reach: int) -> None:
         tangent, radius, third = (
             value_text(head, f"{part}_share") for part in ("tangent", "radial", "third")
         )
-        title = f"Reading the helix around n = {query}"
-        card("tangent", partial(tangents_figure, head, "", reach), head, words.TANGENT, title)
+        show("tangent", head, reach=reach)
         st.caption(
             f"Shares of the reading direction: tangent {tangent}, radius {radius}, third direction "
             f"{third}. The helix of {chosen} explains the score with R² "

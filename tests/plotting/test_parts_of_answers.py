@@ -7,12 +7,13 @@ import pytest
 from poskernel_core import analyses
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.plotting.parts import query_of
+from tests.analyses.test_figures import made
 from tests.support import made_results
 
 
 @pytest.mark.parametrize("name", analyses.ANALYSES)
 def test_every_value_alone_is_drawn(name):
-    result = made_results.answer(name, sizes={"component": 2} if name == "near-kernels" else None)
+    result = made(name)
     for value in result.values:
         assert isinstance(figure_of(result.only(value)), go.Figure), value
 

@@ -17,7 +17,6 @@ from poskernel_core.analyses.helix.scene import (
 )
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import BAND
-from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import Look, add_by_offset, curves
 from poskernel_core.plotting.layout import MUTED, bar_above, set_title, style
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, SCALE, VERMILLION, scale_hex
@@ -25,12 +24,12 @@ from poskernel_core.plotting.scores import around_query
 
 OVERLAYS: dict[str, tuple[str, str | None]] = {
     "nothing": ("projection", None),
-    "layer 0, on its axes": ("on_embedding", "first"),
+    "layer 0, on its axes": ("on_embedding", "projection"),
     "layer 0, on this layer's axes": ("projection", "embedding_on_layer"),
     "layer 0, on the axes of both": ("joint", "embedding_joint"),
 }
-"""The value drawn for a layer, and the value drawn beside it for layer 0 (W_pos); ``first``:
-layer 0's projection."""
+"""The value drawn for a layer, and the value drawn beside it for layer 0 (W_pos); ``projection``
+is layer 0's own."""
 OWN_AXES = ("nothing", "layer 0, on this layer's axes")
 MAX_POINTS = 512  # per frame of an animation; longer curves are thinned
 MAX_COMPONENTS = 8
@@ -38,43 +37,47 @@ HIDDEN = 2
 """How many parts of a score are hidden by default, as five lines at once are a tangle."""
 
 
-def helix_figure(
-    helix: Result, layer: int, span: tuple[int, int], group: int | None, overlay: str
+def positions_figure(
+    layer: Result,
+    span: tuple[int, int] | None = None,
+    group: int | None = None,
+    overlay: str = "nothing",
+    first: Result | None = None,
 ) -> go.Figure:
     """Draw one layer's positions from `span[0]` to `span[1]`, with group averages or W_pos.
 
     Alone, the curve is coloured by position; beside layer 0's blue curve it is vermillion. Group
-    averages are over `group` positions.
+    averages are over `group` positions. `first` is layer 0, needed if it is drawn on its own axes.
     """
-    values, positions = helix.values, helix.coordinates["pos"]
+    values, positions = layer.values, layer.coordinates["pos"]
+    span = span or (int(positions[0]), int(positions[-1]))
     shown = (positions >= span[0]) & (positions <= span[1])
     name, beside = OVERLAYS[overlay]
-    points, at = values[name][layer][shown], positions[shown]
-    label, own = f"before layer {layer}", overlay in OWN_AXES
+    points, at = values[name][shown], positions[shown]
+    label, own = f"before layer {layer.chosen['layer']}", overlay in OWN_AXES
     figure, every = go.Figure(), [points]
     if beside is None:
         figure.add_trace(coloured_curve(points, at, label))
     else:
-        first = (values["projection"][0] if beside == "first" else values[beside][layer])[shown]
-        figure.add_trace(plain_curve(first, at, first_name(helix), BLUE, thin=True))
+        source = layer if first is None or beside != "projection" else first
+        every.append(source.values[beside][shown])
+        figure.add_trace(plain_curve(every[1], at, first_name(layer), BLUE, thin=True))
         figure.add_trace(plain_curve(points, at, label, VERMILLION, thin=False))
-        every.append(first)
-    groups = _groups(helix, layer, span, group) if own else None
+    groups = _groups(layer, span, group) if own else None
     if groups is not None:
         figure.add_trace(averages(groups))
         every.append(groups)
-    shares = values["explained_variance"][layer, :3] if own else None
+    shares = values["explained_variance"][:3] if own else None
     scene(figure, component_titles(shares), np.concatenate(every))
-    figure.update_layout(showlegend=len(figure.data) > 1)
-    return set_title(figure, f"Positions before layer {layer}")
+    return figure.update_layout(showlegend=len(figure.data) > 1)
 
 
-def _groups(helix: Result, layer: int, span: tuple[int, int], group: int | None) -> Points | None:
+def _groups(layer: Result, span: tuple[int, int], group: int | None) -> Points | None:
     if group is None:
         return None
-    starts = helix.coordinates[f"group_of_{group}"]
+    starts = layer.coordinates[f"group_of_{group}"]
     inside = (starts >= span[0]) & (starts + group - 1 <= span[1])
-    return helix.values[f"group_{group}"][layer][inside] if inside.any() else None
+    return layer.values[f"group_{group}"][inside] if inside.any() else None
 
 
 def first_name(helix: Result) -> str:
@@ -93,7 +96,8 @@ def morph_figure(helix: Result) -> go.Figure:
     points = points / np.where(size > 0, size, 1.0)[:, None, None]
     step = 2 ** max(0, math.ceil(math.log2(len(positions) / MAX_POINTS)))
     thin = points[:, ::step]
-    titles = [component_titles(share) for share in helix.values["explained_variance"][:, :3]]
+    shares = helix.values.get("explained_variance", [None] * len(points))
+    titles = [component_titles(None if share is None else share[:3]) for share in shares]
     figure = go.Figure(coloured_curve(thin[0], positions[::step], "mean residual"))
     scene(figure, titles[0], points.reshape(-1, 3))
     if len(points) > 1:
@@ -127,8 +131,7 @@ def variance_figure(helix: Result) -> go.Figure:
         legend={"orientation": "v", "x": 1.01, "y": 1, "yanchor": "top", "traceorder": "reversed"},
     )
     figure.update_xaxes(showgrid=False, dtick=1 if len(shares) <= 24 else None)
-    figure.update_yaxes(range=[0, 100])
-    return set_title(figure, "Explained variance")
+    return figure.update_yaxes(range=[0, 100])
 
 
 def angles_figure(helix: Result, name: str) -> go.Figure:
@@ -156,9 +159,7 @@ def angles_figure(helix: Result, name: str) -> go.Figure:
     figure.update_traces(colorbar_len=150)  # two of these figures stand beside each other
     look = {"type": "category", "showgrid": False, "constrain": "domain"}
     figure.update_xaxes(**look, constraintoward="left")
-    figure.update_yaxes(**look, constraintoward="top", scaleanchor="x", autorange="reversed")
-    titles = {"angles_residual": "Residual stream", "angles_position": "Position space"}
-    return set_title(figure, titles[name])
+    return figure.update_yaxes(**look, constraintoward="top", scaleanchor="x", autorange="reversed")
 
 
 def shape_figure(helix: Result) -> go.Figure:
@@ -179,7 +180,7 @@ def shape_figure(helix: Result) -> go.Figure:
     return figure.update_xaxes(dtick=1 if len(far) <= 24 else None)
 
 
-def tangents_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
+def tangents_figure(head: Result, reach: int = BAND) -> go.Figure:
     """Draw one head's position-only score around the query, split along the helix.
 
     The score is the sum of its tangent, its radial part and the rest. Each is drawn relative to its
@@ -202,17 +203,10 @@ def tangents_figure(head: Result, title: str, reach: int = BAND) -> go.Figure:
     tangent = _span(values["tangent_part"])
     hidden = [name for name, part, *_ in parts[:HIDDEN] if _span(part) <= tangent]
     add_by_offset(figure, offsets, rows, [Look(*look) for _, _, *look in parts], hidden=hidden)
-    around_query(figure, offsets, title)
+    around_query(figure, offsets, "")
     figure.update_layout(hovermode="x unified", legend_traceorder="reversed")
     return figure
 
 
 def _span(part: np.ndarray) -> float:
     return float(np.nanmax(part) - np.nanmin(part))
-
-
-def tangent_reading_figure(result: Result) -> go.Figure:
-    """Draw one head's reading of the helix, or the fit of all heads."""
-    if result.axes["position_score"] == ("band",):
-        return tangents_figure(result, f"Reading the helix around n = {result.params['query']}")
-    return by_axes(result.only("helix_fit"))

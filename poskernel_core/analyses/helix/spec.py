@@ -98,7 +98,6 @@ class Helix(Analysis[HelixParams]):
                 says how little the choice of token matters, over windows it is mostly their content
         """),
     )
-    figure = "morph_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES | OWN_PASS
 

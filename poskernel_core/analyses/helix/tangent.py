@@ -67,7 +67,6 @@ class Tangent(Analysis[TangentParams]):
         tangent_share radial_share third_share [layer head], share: shares of $|u|^2$
         helix_fit [layer head], share: $R^2$ of the fit; 1 is best
     """)
-    figure = "tangent_reading_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES  # mean queries exist at every position
 

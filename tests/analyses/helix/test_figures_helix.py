@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.helix import figures as draw
 from poskernel_core.analyses.helix.scene import BETWEEN
+from poskernel_core.analyses.views import figure_of
 from tests.support.made_results import named, result
 
 LAYERS, POSITIONS = 3, 40
@@ -47,7 +47,7 @@ def xyz(trace):
 def test_a_layer_beside_layer_0_with_averages():
     found = helix()
     found.values["embedding_on_layer"] *= 3
-    figure = draw.helix_figure(found, 2, (4, 40), 5, BESIDE)
+    figure = figure_of(found.select(layer=2), span=(4, 40), group=5, overlay=BESIDE)
     ours, first, groups = (named(figure, name) for name in ("before layer 2", "W_pos", "group"))
 
     points, other = (found.values[n][2, :37] for n in ("projection", "embedding_on_layer"))
@@ -60,7 +60,7 @@ def test_the_box_is_true_to_the_data_unless_it_were_flat():
     """Sides 4 : 2 : 0 become 1 : 0.5 : the least."""
     found = helix(positions=5)
     found.values["projection"][0, :3] = (0.0, 0, 1), (4, 2, 1), (2, 1, 1)
-    ratio = draw.helix_figure(found, 0, (4, 6), None, "nothing").layout.scene.aspectratio
+    ratio = figure_of(found.select(layer=0), span=(4, 6)).layout.scene.aspectratio
 
     assert ratio.x == pytest.approx(2 * ratio.y)
     assert ratio.x == pytest.approx(2.5 * ratio.z)
@@ -68,7 +68,7 @@ def test_the_box_is_true_to_the_data_unless_it_were_flat():
 
 def test_the_morph_from_layer_to_layer_on_fixed_axes():
     found = helix()
-    figure, layers = draw.morph_figure(found), found.values["projection"]
+    figure, layers = figure_of(found), found.values["projection"]
     frames = {frame.name: frame for frame in figure.frames}
 
     assert 3 + 2 * BETWEEN == len(frames)
@@ -82,13 +82,13 @@ def test_the_morph_from_layer_to_layer_on_fixed_axes():
 def test_layers_of_any_size_are_drawn_alike():
     found = helix()
     found.values["projection"] *= np.array([0, 1, 50.0])[:, None, None]
-    frames = {frame.name: frame.data[0] for frame in draw.morph_figure(found).frames}
+    frames = {frame.name: frame.data[0] for frame in figure_of(found).frames}
 
     assert [0, 1, 1] == [pytest.approx(np.hypot(frames[n].x, frames[n].y).mean()) for n in "012"]
 
 
 def test_a_long_morph_is_thinned_and_says_so():
-    figure = draw.morph_figure(helix(12, 1000))
+    figure = figure_of(helix(12, 1000))
 
     np.testing.assert_array_equal(np.arange(4, 1004, 2), figure.data[0].customdata)
     assert {500} == {len(frame.data[0].x) for frame in figure.frames}
@@ -97,12 +97,12 @@ def test_a_long_morph_is_thinned_and_says_so():
 def test_numbers_of_layers():
     found = helix()
     shares = found.values["explained_variance"]
-    bars = draw.variance_figure(found).data
+    bars = figure_of(found.only("explained_variance")).data
     np.testing.assert_allclose(bars[1].y, 100 * shares[:, 1])
     np.testing.assert_allclose(bars[1].customdata, 100 * shares[:, :2].sum(axis=1))
-    cells = draw.angles_figure(found, "angles_residual").data[0]
+    cells = figure_of(found.only("angles_residual")).data[0]
     np.testing.assert_array_equal(found.values["angles_residual"].max(axis=-1), cells.z)
-    drawn = [trace.y for trace in draw.shape_figure(found).data]
+    drawn = [trace.y for trace in figure_of(found.only("far_share", "token_spread")).data]
     np.testing.assert_array_equal([found.values["far_share"], found.values["token_spread"]], drawn)
 
 
@@ -112,8 +112,8 @@ def tangents(tangent, radial, rest):
     score = {"position_score": tangent + radial + rest, "observed_score": 2 * PART}
     band = {"band": OFFSETS}
     whole = {name: each[None, None] for name, each in (parts | score).items()}
-    found = result("tangent", {}, whole, coordinates=band).select(layer=0, head=0)
-    return draw.tangents_figure(found, "")
+    found = result("tangent", {}, whole, {"query": 9}, coordinates=band).select(layer=0, head=0)
+    return figure_of(found)
 
 
 def test_parts_of_a_score_relative_to_their_means():

@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.helix.figures import tangents_figure
 from poskernel_core.analyses.helix.formulas import STREAM_SUMS
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.specs import BAND
 from poskernel_core.data.made import repeated_windows
 from tests.support import builders
@@ -159,7 +159,7 @@ def test_errors(passes, model_dirs, windows):
 def test_the_figure_has_the_past_on_the_right(passes):
     reach = 3
     one = analyse("tangent", passes["gpt2"], query=17).select(layer=1, head=2)
-    figure = tangents_figure(one, "", reach)
+    figure = figure_of(one, reach=reach)
     drawn = next(trace for trace in figure.data if trace.name == "position only")
 
     at = {k: float(one.select(band=int(k)).values["position_score"]) for k in drawn.x}
