@@ -5,11 +5,12 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.rotary_spectrum import captions as words
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import all_of, charts
+from pages.shared.cards.figure import charts
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import choose_one, fitted, fitted_flag, fitted_index
 from pages.shared.grid.measure_grid import draw_heads, head_texts
+from pages.shared.grid.measures import MEASURES
 from pages.shared.jobs import results
 from pages.shared.selection.head_choice import offer_strongest
 from pages.shared.selection.place import Place
@@ -22,51 +23,35 @@ from poskernel_core.analyses.rotary.bands import (
     ChangedBandsParams,
 )
 from poskernel_core.analyses.rotary.clocks import clocks_figure
-from poskernel_core.analyses.rotary.figures import (
-    amplitudes_figure,
-    equivariant_curve,
-    logit_figure,
-    losses_figure,
-    profiles_figure,
-    shares_figure,
-    spectrum_figure,
-    usage_figure,
-    without_figure,
-)
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.kernel import EquivariantKernel, EquivariantParams
 from poskernel_core.analyses.rotary.pairs import BandParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, rounded, value_text
-from poskernel_core.plotting.shades import shaded
 
-MEASURES: Final = {measure.title: measure for measure in RotarySpectrum.measures}
+OWN: Final = {name: each for name, each in MEASURES.items() if each.question is RotarySpectrum}
 
 
 def draw_spectrum(head: Result, kernel: Result) -> None:
     """Draw one head's clocks, its amplitudes and phases, usage and mean shares."""
-    clocks = head.only("wavelength", "phase", "amplitude", "swing")
-    card("clocks", partial(clocks_figure, head, kernel), clocks, words.CLOCKS)
+    clocks = head.only("wavelength", "phase", "amplitude", "swing", "dominant_wavelength")
+    show("clocks", clocks, figures={"": partial(clocks_figure, head, kernel)})
     left, right = st.columns(2)
     with left:
-        shown = head.only("wavelength", "amplitude", "swing", "phase")
-        card("amplitudes", partial(amplitudes_figure, shown), shown, words.AMPLITUDES)
+        show("amplitudes", head.only("wavelength", "amplitude", "swing", "phase"))
     with right:
-        shown = head.only("wavelength", "usage", "swing", "amplitude")
-        card("usage", partial(usage_figure, shown), shown, words.USAGE)
-    shown = head.only(
-        "wavelength", "query_share", "key_share", "mean_share_queries", "mean_share_keys"
-    )
-    card("shares", partial(shares_figure, shown), shown, words.SHARES)
+        show("usage", head.only("wavelength", "usage", "swing", "amplitude"))
+    both = ("query_share", "key_share", "mean_share_queries", "mean_share_keys")
+    show("shares", head.only("wavelength", *both))
 
 
 def draw_kernels(kernel: Result, *, log_x: bool) -> None:
     """Draw one head's logit and kernels by offset, and a table of the effect of each band."""
     left, right = st.columns(2)
     with left:
-        shown = kernel.only("positional_logit", "band_logit")
-        card("logit", partial(logit_figure, shown, log_x=log_x), shown, words.LOGIT)
+        show("logit", kernel.only("positional_logit", "band_logit"), log_x=log_x)
     with right:
         shown = kernel.only(
             "positional_logit",
@@ -77,12 +62,11 @@ def draw_kernels(kernel: Result, *, log_x: bool) -> None:
             "equivariant_attention_distance",
             "attention_distance",
         )
-        figure = partial(equivariant_curve, shown, log_x=log_x)
-        card("equivariant", figure, shown, words.EQUIVARIANT)
+        show("equivariant", shown, log_x=log_x)
     shown = kernel.only(
         "positional_logit", "equivariant_kernel", "without_band", "etc", "band_etc", "band_distance"
     )
-    card("without", partial(without_figure, shown, log_x=log_x), shown, words.WITHOUT)
+    show("without", shown, log_x=log_x)
     _draw_bands(kernel)
 
 
@@ -100,23 +84,22 @@ def _draw_bands(kernel: Result) -> None:
 
 def draw_all_heads(found: Result, selection: Selection) -> None:
     """Draw the grid of all heads by a measure of the rotary spectrum."""
-    title = st.selectbox("Measure", **fitted_index("rotaryby", MEASURES))
-    measure = MEASURES[title or next(iter(MEASURES))]
-    shown = found.only(measure.value)
-    values = shown.values[measure.value].astype(float)
+    title = st.selectbox("Measure", **fitted_index("rotaryby", OWN))
+    measure = OWN[title or next(iter(OWN))]
+    name = measure.declared.value
+    shown = found.only(name)
 
     def draw() -> None:
-        st.markdown(measure.reading)
-        texts = head_texts(shown, measure.value, measure.title)
+        st.markdown(measure.declared.reading)
         draw_heads(
-            shaded(values, measure.scale, measure.floor),
-            texts,
-            measure.unit,
+            measure.shade(shown, shown.values[name].astype(float)),
+            head_texts(shown, name, measure.declared.title),
+            measure.declared.unit,
             selection,
             "rotary-grid",
         )
 
-    card("all-heads", partial(spectrum_figure, found), shown, words.GRID, "All heads", draw)
+    card("all-heads", None, shown, measure.words(), "All heads", draw)
 
 
 SHORT: Final = 16
@@ -165,15 +148,14 @@ def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
     found = results.fetch(ChangedBands, selection.run, asked)
     if found is None:
         return
-    loss = found.only("loss", "loss_change")
-    card("changed-loss", partial(losses_figure, loss), loss, words.CHANGED_LOSS)
+    show("changed-loss", found.only("loss", "loss_change"))
     _draw_pattern(selection.of(found))
 
 
 def _draw_pattern(head: Result) -> None:
     """Draw the selected head's attention in all runs."""
     shown = head.only("profile", "pattern_distance", "previous_mass", "previous_mass_change")
-    changed = partial(profiles_figure, shown, log_x=True)
+    changed = partial(figure_of, shown, log_x=True)
     figures = {f"changed-{name}": partial(changed, treatment=name) for name in TREATMENTS}
 
     def draw() -> None:
@@ -181,7 +163,7 @@ def _draw_pattern(head: Result) -> None:
         _draw_table(shown)
 
     title = f"Attention of {head.params['head']}"
-    card("changed-pattern", all_of(figures), shown, words.CHANGED_PATTERN, title, draw)
+    show("changed-pattern", shown, title, draw, figures=figures)
 
 
 def _draw_table(head: Result) -> None:

@@ -5,6 +5,7 @@ figure shows is found again in the answer: which value it is, and at which place
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.additivity import figures as additivity
 from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.dilution import figures as dilution
-from poskernel_core.analyses.rotary import figures as rotary
 from poskernel_core.analyses.training import figures as training
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
@@ -214,17 +214,17 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
         "cases 0": "last_row 0", "cases 2": "last_row 2", "[B]": "last_row 2"}),
     ("rotary-spectrum", HEAD, figure_of, [], {
         "amplitude": "amplitude", "swing": "swing", "phase": "phase"}),
-    ("rotary-spectrum", HEAD, rotary.usage_figure, [], {"usage": "usage"}),
-    ("rotary-spectrum", HEAD, rotary.shares_figure, [], {
-        "queries": "query_share", "keys": "key_share"}),
-    ("equivariant-kernel", HEAD, rotary.logit_figure, [], {
+    ("rotary-spectrum wavelength usage swing amplitude", HEAD, figure_of, [], {"usage": "usage"}),
+    ("rotary-spectrum wavelength query_share key_share mean_share_queries mean_share_keys", HEAD,
+     figure_of, [], {"queries": "query_share", "keys": "key_share"}),
+    ("equivariant-kernel positional_logit band_logit", HEAD, figure_of, [], {
         "S(D)": "positional_logit", "short": "band_logit 0", "long": "band_logit 2"}),
     ("equivariant-kernel", HEAD, figure_of, [], {
         "equivariant": "equivariant_kernel", "positional": "mean_key_kernel",
         "observed": "observed"}),
-    ("equivariant-kernel", HEAD, rotary.without_figure, [], {
+    ("equivariant-kernel positional_logit equivariant_kernel without_band", HEAD, figure_of, [], {
         "all": "equivariant_kernel", "without long": "without_band 2"}),
-    ("changed-bands", {}, rotary.profiles_figure, ["removed"], {
+    ("changed-bands profile", {}, partial(figure_of, treatment="removed"), [], {
         "clean": "profile 0", "long ones removed": "profile 6"}),
     ("over-training", {}, training.curves_figure, [["L0H1", "L1H2"]], {
         "L0H1": "measure 0 1", "L1H2": "measure 1 2"}),
@@ -235,7 +235,9 @@ the trace's name begins.
 """
 
 
-@pytest.mark.parametrize("case", FIGURES, ids=lambda case: f"{case[0]} {case[2].__name__}")
+@pytest.mark.parametrize(
+    "case", FIGURES, ids=lambda case: f"{case[0]} {getattr(case[2], '__name__', '')}"
+)
 def test_each_name_belongs_to_its_value(case) -> None:
     name, chosen, draw, choices, values = case
     question, *names = name.split()

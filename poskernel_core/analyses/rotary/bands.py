@@ -62,7 +62,6 @@ class ChangedBands(Experiment[ChangedBandsParams]):
                 head's pattern and that of the clean run
         """),
     )
-    figure = "losses_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "change_bands"

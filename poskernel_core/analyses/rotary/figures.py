@@ -11,7 +11,6 @@ from plotly.subplots import make_subplots
 from poskernel_core.analyses.rotary.bands import CHANGES, TREATMENTS
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import Look, add_by_offset
 from poskernel_core.plotting.layout import MUTED, log_axis, log_offsets, set_title, style
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION, fade, hatched
@@ -83,8 +82,7 @@ def amplitudes_figure(head: Result) -> go.Figure:
         range=[-3.5, 3.5], tickvals=[-np.pi, 0, np.pi], ticktext=["−π", "0", "π"],
         title_text="phase (radians)", row=2, col=1,
     )  # fmt: skip
-    edges = band_edges(head)
-    return set_title(_over_wavelengths(figure, wavelength, edges, row=2), "Amplitudes and phases")
+    return _over_wavelengths(figure, wavelength, band_edges(head), row=2)
 
 
 def usage_figure(head: Result) -> go.Figure:
@@ -96,7 +94,7 @@ def usage_figure(head: Result) -> go.Figure:
         "share of swing": (swing, None),
         "share of amplitude": (amplitude, None),
     }
-    return _lines(head, lines, title="Usage of wavelengths", y_title="share over all pairs")
+    return _lines(head, lines, y_title="share over all pairs")
 
 
 def shares_figure(head: Result) -> go.Figure:
@@ -109,7 +107,7 @@ def shares_figure(head: Result) -> go.Figure:
         f"{name}, all pairs": float(head.values[f"mean_share_{name}"])
         for name in ("queries", "keys")
     }
-    figure = _lines(head, lines, title="Mean shares", y_title="mean share (0 to 1)", levels=levels)
+    figure = _lines(head, lines, y_title="mean share (0 to 1)", levels=levels)
     return figure.update_yaxes(range=[0, 1.02])
 
 
@@ -117,7 +115,6 @@ def _lines(
     head: Result,
     lines: Mapping[str, tuple[PerPair, PerPair | None]],
     *,
-    title: str,
     y_title: str,
     levels: Mapping[str, float] | None = None,
 ) -> go.Figure:
@@ -146,7 +143,7 @@ def _lines(
         )
     style(figure, x_title="", y_title=y_title, height=380)
     figure.update_yaxes(rangemode="tozero")
-    return set_title(_over_wavelengths(figure, wavelength, band_edges(head)), title)
+    return _over_wavelengths(figure, wavelength, band_edges(head))
 
 
 def _over_wavelengths(
@@ -172,7 +169,6 @@ def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
         curves[f"{name} wavelengths"] = (part, look)
     return _by_offset(
         curves,
-        title="Positional logit by offset",
         y_title="score − its mean (nats)",
         error=head.errors["positional_logit"][shown],
         log_x=log_x,
@@ -192,7 +188,6 @@ def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
     }
     return _by_offset(
         curves,
-        title="Equivariant kernel",
         y_title="probability per token",
         error=head.errors["equivariant_kernel"][shown],
         log_x=log_x,
@@ -206,9 +201,7 @@ def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
     rows = head.values["without_band"][:, shown]
     for (name, look), row in zip(BAND_LOOKS.items(), rows, strict=True):
         curves[f"without {name} ones"] = (row, look)
-    return _by_offset(
-        curves, title="The kernel without each band", y_title="probability per token", log_x=log_x
-    )
+    return _by_offset(curves, y_title="probability per token", log_x=log_x)
 
 
 def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -219,7 +212,6 @@ def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
 def _by_offset(
     curves: Mapping[str, tuple[PerOffset, Look]],
     *,
-    title: str,
     y_title: str,
     error: PerOffset | None = None,
     log_x: bool = False,
@@ -236,7 +228,7 @@ def _by_offset(
     figure.update_xaxes(unifiedhovertitle_text=y_title)  # x is offset + 1 on a log axis
     if log_x:
         figure.update_xaxes(**log_offsets(last))
-    return set_title(figure, title)
+    return figure
 
 
 def losses_figure(changed: Result) -> go.Figure:
@@ -254,11 +246,12 @@ def losses_figure(changed: Result) -> go.Figure:
             hovertemplate=f"{treatment}: %{{y:+.3g}} nats<extra></extra>",
         )
     style(figure, x_title="wavelengths", y_title="loss − clean loss (nats)")
-    figure.update_layout(barmode="group", bargap=0.3)
-    return set_title(figure, "Loss without a band")
+    return figure.update_layout(barmode="group", bargap=0.3)
 
 
-def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> go.Figure:
+def profiles_figure(
+    changed: Result, treatment: str = TREATMENTS[0], *, log_x: bool = False
+) -> go.Figure:
     """Draw the head's mean attention by offset: clean, and with this treatment of each band."""
     profile, errors = changed.values["profile"], changed.errors["profile"]
     shown = np.isfinite(profile[0])
@@ -266,24 +259,5 @@ def profiles_figure(changed: Result, treatment: str, *, log_x: bool = False) -> 
     for band, look in BAND_LOOKS.items():
         row = profile[CHANGES.index(f"{band} {treatment}"), shown]
         curves[f"{band} ones {treatment}"] = (row, look)
-    return _by_offset(
-        curves,
-        title=f"Attention of {changed.params['head']}, wavelengths {treatment}",
-        y_title="mean attention",
-        error=errors[0, shown],
-        log_x=log_x,
-    )
-
-
-def spectrum_figure(result: Result) -> go.Figure:
-    """Draw one head's amplitudes and phases, or the dominant wavelengths of all heads."""
-    if result.axes.get("amplitude") == ("pair",):
-        return amplitudes_figure(result)
-    return by_axes(result.only("dominant_wavelength"))
-
-
-def equivariant_figure(result: Result) -> go.Figure:
-    """Draw one head's kernels by offset, or those of all heads."""
-    if result.axes.get("equivariant_kernel") == ("offset",):
-        return equivariant_curve(result)
-    return by_axes(result.only("equivariant_kernel"))
+    figure = _by_offset(curves, y_title="mean attention", error=errors[0, shown], log_x=log_x)
+    return set_title(figure, f"Attention of {changed.params['head']}, wavelengths {treatment}")

@@ -91,7 +91,6 @@ class EquivariantKernel(Analysis[EquivariantParams]):
             "TV of the positional kernel to the observed attention",
         ),
     )
-    figure = "equivariant_figure"
     precomputed = "always"
 
     def needs(self, run: RunSpec, params: EquivariantParams) -> Mapping[str, RunSpec]:

@@ -90,7 +90,6 @@ class RotarySpectrum(Analysis[BandParams]):
         mean share of keys [mean_share_keys, unit], mean share: Bright: the head's keys all point
             one way, whatever the token.
     """)
-    figure = "spectrum_figure"
     precomputed = "always"
     ignores = KEPT_QUERIES | OWN_PASS
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.rotary import figures as of_rotary
 from poskernel_core.analyses.rotary.clocks import RADIUS, clocks_figure
+from poskernel_core.analyses.views import figure_of
 from tests.analyses.rotary.test_rotary_spectrum import CONTEXT, QUERY, SKIP, gathered_of, kernels_of
 from tests.support import builders
 from tests.support.made_results import result
@@ -48,6 +48,12 @@ def kernel(logit, bands=3):
     return found.select(layer=0, head=0)
 
 
+def shares_of(head):
+    """The figure of its mean shares."""
+    both = ("query_share", "key_share", "mean_share_queries", "mean_share_keys")
+    return figure_of(head.only("wavelength", *both))
+
+
 def test_hands_turn_with_distance():
     """A pair of 4 tokens turns a quarter each; its shadow is its cosine; the sum is told."""
     spectrum = pairs([4.0, 8.0], [0.0, math.pi], [2.0, 0.5])
@@ -75,7 +81,7 @@ def test_hands_turn_with_distance():
 def test_offsets_on_a_log_axis():
     """Points one to the right, ticks that name the offset, the error around the first alone."""
     head = kernel(np.arange(60.0))
-    log = of_rotary.logit_figure(head, log_x=True)
+    log = figure_of(head.only("positional_logit", "band_logit"), log_x=True)
     low, high, points, line = log.data[1:5]
     assert [1, 60, 0, 59] == [points.x[0], line.x[-1], points.customdata[0, 0],
                               line.customdata[-1, 0]]  # fmt: skip
@@ -89,7 +95,7 @@ def test_offsets_on_a_log_axis():
 def test_bands_end_where_they_do(long, edges):
     head = pairs([6.0, 60.0, 600.0], short=16, long=long)
     head.provenance["context"] = 9000
-    assert edges == [shape.x0 for shape in of_rotary.shares_figure(head).layout.shapes]
+    assert edges == [shape.x0 for shape in shares_of(head).layout.shapes]
 
 
 def test_of_a_model_half_of_which_is_turned(found):
@@ -98,14 +104,15 @@ def test_of_a_model_half_of_which_is_turned(found):
     def drawn(figure):
         return {each.name: each.y for each in figure.data if each.name}
 
-    logit, values = drawn(of_rotary.logit_figure(kernels)), kernels.values
+    logit = drawn(figure_of(kernels.only("positional_logit", "band_logit")))
+    values = kernels.values
     whole = logit.pop("S(D)")
     np.testing.assert_allclose(whole, values["positional_logit"][: QUERY - SKIP + 1])
     np.testing.assert_allclose(sum(logit.values()), whole, atol=1e-5)
-    usage = of_rotary.usage_figure(spectrum).data
+    usage = figure_of(spectrum.only("wavelength", "usage", "swing", "amplitude")).data
     assert [pytest.approx(1)] * 3 == [np.nansum(each.y) for each in usage]
-    shares = drawn(of_rotary.shares_figure(spectrum))
+    shares = drawn(shares_of(spectrum))
     assert [float(spectrum.values["mean_share_keys"])] * 2 == pytest.approx(
         [*shares["keys, all pairs"]]
     )
-    assert 3 == len(of_rotary.amplitudes_figure(spectrum).data[0].x)
+    assert 3 == len(figure_of(spectrum).data[0].x)
