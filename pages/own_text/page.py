@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 import numpy as np
 import streamlit as st
 
-from pages.own_text import captions as words
-from pages.shared.cards.card import card
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import say, say_error
 from pages.shared.cards.show import show
@@ -42,7 +40,7 @@ from poskernel_core.analyses.own_text.spec import (
     OwnTextParams,
     kept_around,
 )
-from poskernel_core.analyses.score_components.figures import AGAINST, keys_figure, score_figure
+from poskernel_core.analyses.score_components.figures import AGAINST
 from poskernel_core.analyses.score_components.spec import ScoreComponents, ScoreComponentsParams
 from poskernel_core.analyses.writing.spec import (
     HeadWrites,
@@ -222,6 +220,7 @@ def draw_row(selection: Selection, row: Result) -> None:
 
 
 OTHER: Final = "against another key"
+OF_KEYS: Final = ("key_margin", "score", "counted", "alibi_bias")
 
 
 def draw_reasons(selection: Selection, text: str, query: int) -> None:
@@ -249,10 +248,10 @@ def draw_reasons(selection: Selection, text: str, query: int) -> None:
     if found is None:
         return
     title = f"{selection.cell}: why token {query} looks at token {key}"
-    card("reasons", partial(score_figure, found, against), found, words.REASONS, title)
+    show("reasons", found, title, against=against)
     title = f"{selection.cell}, query {query}: what the keys are made of"
-    row = found.only("key_margin")
-    card("stacks", partial(keys_figure, found, against), row, words.STACKS, title)
+    names = [name for name in OF_KEYS if name in found.values]
+    show("stacks", found.only(*names), title, against=against)
 
 
 def draw_writes(selection: Selection, text: str, query: int) -> None:

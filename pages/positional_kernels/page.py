@@ -24,13 +24,7 @@ from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.figures import shares_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.base import QueryParams
-from poskernel_core.analyses.dilution.figures import (
-    dilution_figure,
-    kernels_figure,
-    loss_figure,
-    ranking,
-    ranking_figure,
-)
+from poskernel_core.analyses.dilution.figures import ranking
 from poskernel_core.analyses.dilution.longer import LongerContexts, LongerContextsParams
 from poskernel_core.analyses.dilution.spec import Dilution, DilutionParams
 from poskernel_core.analyses.foreseen.spec import ForeseenAttention
@@ -61,9 +55,7 @@ def draw_dilution(selection: Selection) -> None:
     st.subheader("Does it spread out over more keys?", anchor="more-keys")
     found = results.fetch(Dilution, selection.run, DilutionParams(skip=selection.skip))
     if found is not None:
-        head = selection.of(found)
-        title = f"Effective token count of {selection.cell} over its visible keys"
-        card("dilution", partial(dilution_figure, head), head, words.DILUTION, title)
+        show("dilution", selection.of(found))
 
 
 def draw_longer(selection: Selection) -> None:
@@ -82,19 +74,14 @@ def draw_longer(selection: Selection) -> None:
     if found is None:
         return
     st.markdown(_read(found))
-    head = selection.of(found)
-    kernels = head.only("kernel", "longest_distance", "distance")
-    title = f"Kernel of {selection.cell} in longer contexts"
-    card("longer-kernel", partial(kernels_figure, kernels), kernels, words.LONGER, title)
+    show("longer-kernel", selection.of(found).only("kernel", "longest_distance", "distance"))
     left, right = st.columns(2)
     with left:
         shown = found.only("longest_distance", "distance")
         title, draw = "Heads whose kernels change most", partial(_draw_ranking, shown)
-        card("longer-heads", partial(ranking_figure, shown), shown, words.RANKING, title, draw)
+        show("longer-heads", shown, title, draw)
     with right:
-        loss = found.only("loss_change", "loss")
-        title = "Loss by position in the longest context"
-        card("longer-loss", partial(loss_figure, loss), loss, words.LONGER_LOSS, title)
+        show("longer-loss", found.only("loss_change", "loss"))
 
 
 def _read(found: Result) -> str:

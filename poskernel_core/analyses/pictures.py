@@ -35,7 +35,8 @@ Rows = Mapping[str, tuple[np.ndarray, np.ndarray | None]]
 def names_along(result: Result, axis: str) -> Sequence[str]:
     """Return the names of the places along an axis; of a chosen place, its name alone."""
     declared = Question.questions[result.analysis].texts
-    name = next((text.name for text in declared if text.axes == (axis,)), "")
+    names = (text.name for text in declared if text.axes == (axis,) and text.unit != "reason")
+    name = next(names, "")
     return np.atleast_1d(result.texts[name]).tolist() if name in result.texts else ()
 
 

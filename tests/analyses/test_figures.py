@@ -15,7 +15,6 @@ import pytest
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.additivity import figures as additivity
 from poskernel_core.analyses.contextual_heads import figures as contextual
-from poskernel_core.analyses.dilution import figures as dilution
 from poskernel_core.analyses.training import figures as training
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
@@ -33,6 +32,7 @@ SHAPED: dict[str, dict[str, Any]] = {
     "near-kernels": {"sizes": {"component": 2}}, "equalised-norms": {"sizes": {"norms": 2}},
     "random-attention": {"coordinates": {"query": np.arange(11)}},
     "contextual-heads": {"broad": 0.3}, "recency-patterns": {"second": 8},
+    "head-position-sources": {"coordinates": {"offset": np.arange(11)}},
     "longer-contexts": {"sizes": {"scaling": 3, "factor": 2}, "length": 17,
                         "coordinates": {"offset": np.arange(11)}},
     "score-components": {"sizes": {"query_component": 5, "key_component": 5}, "key": 5,
@@ -184,7 +184,7 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
         "observed": "denominator_cv", "predicted": "predicted_cv"}),
     ("denominators", {}, contextual.denominators_figure, [True], {
         "13 windows": "denominator", "mean": "mean", "own_texts 1": "own_denominator 1"}),
-    ("longer-contexts", {}, dilution.loss_figure, [], {
+    ("longer-contexts loss", {}, figure_of, [], {
         f"scaling {place} angles": f"loss {place} 1" for place in range(3)}),
     ("dilution", HEAD, figure_of, [], {"ETC": "etc", "all": "visible_keys"}),
     ("foreseen-attention", HEAD, figure_of, [], {"kernel": "captured 0", "best": "captured 3"}),

@@ -5,14 +5,12 @@ import plotly.graph_objects as go
 
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import Look, add_curve, curves
 from poskernel_core.plotting.layout import (
     MUTED,
     legend_under_title,
     log_axis,
     log_offsets,
-    set_title,
     style,
 )
 from poskernel_core.plotting.palette import BLUE, GREEN, PURPLE, VERMILLION
@@ -24,11 +22,9 @@ FIRST = 12
 """Heads in the ranking of those that change most."""
 
 
-def dilution_figure(found: Result) -> go.Figure:
-    """Draw a head's ETC over its visible keys with both slopes, or the slopes of many heads."""
-    if "etc" not in found.values or found.axes["etc"] != ("query",):
-        return by_axes(found.only("alpha") if "alpha" in found.values else found)
-    keys, etc, error = found.values["visible_keys"], found.values["etc"], found.errors["etc"]
+def dilution_figure(head: Result) -> go.Figure:
+    """Draw a head's ETC over its visible keys with both slopes."""
+    keys, etc, error = head.values["visible_keys"], head.values["etc"], head.errors["etc"]
     figure, half = go.Figure(), len(keys) // 2
     add_curve(figure, keys, keys, None, name="all visible keys", look=Look(MUTED, "dot"),
               where="%{x:.0f} keys")  # fmt: skip
@@ -36,7 +32,7 @@ def dilution_figure(found: Result) -> go.Figure:
         ("alpha", "slope", slice(None), Look(VERMILLION, "dash")),
         ("alpha_upper", "slope, upper half", slice(half, None), Look(PURPLE, "dashdot")),
     ):
-        slope = float(found.values[name])
+        slope = float(head.values[name])
         if np.isfinite(slope):
             away = np.log(keys[part]) - np.log(keys[part]).mean()
             line = np.exp(np.log(etc[part]).mean() + slope * away)
@@ -50,15 +46,6 @@ def dilution_figure(found: Result) -> go.Figure:
     figure.update_xaxes(**log_axis(max(1.0, float(keys.min())), float(keys.max()) + 1))
     figure.update_yaxes(**log_axis(1.0, float(keys.max()) + 1))
     return legend_under_title(figure)
-
-
-def longer_contexts_figure(found: Result) -> go.Figure:
-    """Draw one head's kernels in all contexts, or the heads that change most."""
-    if found.axes.get("kernel") == ("scaling", "factor", "offset"):
-        return kernels_figure(found)
-    if found.axes.get("distance") == ("layer", "head", "scaling", "factor"):
-        return ranking_figure(found)
-    return by_axes(found)
 
 
 def kernels_figure(head: Result) -> go.Figure:
@@ -111,7 +98,7 @@ def ranking_figure(found: Result) -> go.Figure:
         )
     style(figure, x_title="TV distance", y_title="", height=140 + 40 * len(cells))
     figure.update_yaxes(autorange="reversed", showgrid=False)
-    return set_title(legend_under_title(figure), "Heads whose kernels change most")
+    return legend_under_title(figure)
 
 
 def loss_figure(found: Result) -> go.Figure:
@@ -135,4 +122,4 @@ def loss_figure(found: Result) -> go.Figure:
     figure.add_annotation(
         x=length, y=1, yref="paper", text="length", showarrow=False, xanchor="left", xshift=4
     )
-    return set_title(figure, "Loss by position in the longest context")
+    return figure

@@ -92,7 +92,6 @@ class LongerContexts(Experiment[LongerContextsParams]):
             the kernel is the same in the longest context as at the length that the model was
             trained for.
     """)
-    figure = "longer_contexts_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "longer_contexts"

@@ -74,7 +74,6 @@ class Dilution(Analysis[DilutionParams]):
         dilution at the upper half [alpha_upper, unit], slope of log ETC on log keys: The same over
             the later query positions alone: dark where a head has reached its full width.
     """)
-    figure = "dilution_figure"
     precomputed = "always"
 
     def compute(self, statistics: Statistics, params: DilutionParams, progress: Progress) -> Result:

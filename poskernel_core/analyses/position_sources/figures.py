@@ -7,7 +7,6 @@ from plotly.subplots import make_subplots
 from poskernel_core.analyses.claims import who
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
-from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.layout import (
     GRID,
@@ -174,6 +173,11 @@ def list_figure(every: Result, most: int = LISTED) -> go.Figure:
     return set_title(figure.update_layout(bargap=0.3), "Who feeds whom: the largest shares")
 
 
+def feeds_figure(every: Result, least: float | None = None) -> go.Figure:
+    """Draw the largest shares of all heads as a list; those from ``least`` on as a graph."""
+    return list_figure(every) if least is None else graph_figure(every, least)
+
+
 def graph_figure(every: Result, least: float = LEAST) -> go.Figure:
     """Draw which components feed which heads: an edge for each share from ``least`` on.
 
@@ -232,19 +236,6 @@ def graph_figure(every: Result, least: float = LEAST) -> go.Figure:
     figure.update_yaxes(tickvals=ticks, gridcolor=GRID, range=[-1.8, layers - 0.5])
     figure.update_layout(hovermode="closest")
     return set_title(legend_under_title(figure), f"Who feeds whom: shares of {least:g} or more")
-
-
-def sources_figure(result: Result) -> go.Figure:
-    """Draw the largest shares of all heads, or of one head."""
-    match result.axes.get("share"):
-        case ("layer", "head", "component"):
-            return list_figure(result)
-        case ("component",):
-            return bars_figure(result)
-    return by_axes(result)
-
-
-head_figure = sources_figure
 
 
 def _places(names: list[str], layers: int, heads: int) -> dict[str, tuple[float, float]]:

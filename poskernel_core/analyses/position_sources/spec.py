@@ -122,7 +122,6 @@ class PositionSources(_Sources):
         """),
     )
     precomputed = "experiments"
-    figure = "sources_figure"
     runs = "all_heads"
 
 
@@ -172,5 +171,4 @@ class HeadSources(_Sources):
         """),
         *certainty(""),
     )
-    figure = "head_figure"
     runs = "one_head"

@@ -9,7 +9,6 @@ from plotly.subplots import make_subplots
 from poskernel_core.analyses.own_text.figures import BARS, key_ticks, token_names
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
-from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.layout import MUTED, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, VERMILLION, hatched
 
@@ -24,6 +23,7 @@ AGAINST = {
     "against another key": "other_component_score",
 }
 """What a table is compared with: the value that is subtracted."""
+MEAN = next(iter(AGAINST))
 
 ALIBI, REST = "ALiBi's bias", "the rest"
 
@@ -54,7 +54,7 @@ def largest(names: list[str], numbers: np.ndarray, most: int = MOST) -> list[tup
     return [*found, (f"{REST} ({len(left):,})", float(numbers[left].sum()))] if len(left) else found
 
 
-def score_figure(result: Result, against: str) -> go.Figure:
+def score_figure(result: Result, against: str = MEAN) -> go.Figure:
     """Draw one score in three panels: by the query's components, by the key's, and by pairs."""
     table, bias = parts(result, against)
     names = result.texts["query_names"].tolist()
@@ -110,12 +110,12 @@ def with_room(figure: go.Figure, ends: Sequence[float]) -> None:
     figure.update_xaxes(zeroline=True, zerolinecolor=MUTED, range=span)
 
 
-def keys_figure(result: Result, against: str) -> go.Figure:
+def keys_figure(result: Result, against: str = MEAN) -> go.Figure:
     """Draw the scores of all keys, stacked by the key's largest components and the rest."""
     values, names = result.values, result.texts["key_names"].tolist()
     keys = np.flatnonzero(np.isfinite(values["score"]))
     margins = less(result, values["key_margin"], against)
-    size = np.abs(less(result, values["key_margin"], "less the row's mean"))[:, keys].sum(axis=1)
+    size = np.abs(less(result, values["key_margin"], MEAN))[:, keys].sum(axis=1)
     order = np.argsort(-size, kind="stable")
     stacks = {names[at]: margins[at] for at in sorted(order[:STACKED])}
     if len(order) > STACKED:
@@ -141,10 +141,3 @@ def keys_figure(result: Result, against: str) -> go.Figure:
     figure.update_layout(barmode="relative", bargap=0.2)
     what = f"{result.params['head']}: scores of all keys, by what each key is made of"
     return legend_under_title(set_title(figure, what))
-
-
-def score_components_figure(result: Result) -> go.Figure:
-    """Draw the score of the chosen key less the row's mean, or what was selected of a result."""
-    if "component_score" in result.values and "mean_component_score" in result.values:
-        return score_figure(result, "less the row's mean")
-    return by_axes(result)

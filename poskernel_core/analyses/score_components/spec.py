@@ -79,7 +79,6 @@ class ScoreComponents(Experiment[ScoreComponentsParams]):
         query_names [query_component], name: what the query is made of
         key_names [key_component], name: what the key is made of
     """)
-    figure = "score_components_figure"
     ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     uses = ("token embeddings",)
     runs = "score_components"

@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.dilution.figures import (
-    dilution_figure,
-    longer_contexts_figure,
-    ranking,
-)
+from poskernel_core.analyses.dilution.figures import ranking
+from poskernel_core.analyses.views import figure_of
 from tests.support.made_results import result
 
 KEYS = np.array([11.0, 23, 37, 59, 83])
@@ -38,7 +35,7 @@ def traces(figure):
 def test_slopes(slopes):
     """The fitted lines have the slopes that their names give, and go through the middle."""
     head = slopes.select(layer=1, head=2)
-    drawn = {trace.name: trace for trace in dilution_figure(head).data}
+    drawn = {trace.name: trace for trace in figure_of(head).data}
     np.testing.assert_array_equal(drawn["ETC ± 1 s.e."].y, head.values["etc"])
     np.testing.assert_array_equal(drawn["ETC ± 1 s.e."].x, KEYS)
     for name, label, part in (
@@ -56,16 +53,14 @@ def test_slopes(slopes):
 def test_no_line_without_a_slope(slopes):
     head = slopes.select(layer=0, head=1)
     head.values["alpha"] = head.values["alpha_upper"] = np.array(np.nan)
-    assert ["all visible keys", "ETC ± 1 s.e."] == [
-        trace.name for trace in dilution_figure(head).data
-    ]
-    assert {"layer 0", "layer 1"} <= {trace.name for trace in dilution_figure(slopes).data}
+    assert ["all visible keys", "ETC ± 1 s.e."] == [trace.name for trace in figure_of(head).data]
+    assert {"layer 0", "layer 1"} <= {trace.name for trace in figure_of(slopes).data}
 
 
 def test_kernels(longer):
     """Own angles in every context, scaled ones in the longest; points lie at offset + 1."""
     head = longer.select(layer=0, head=2)
-    drawn = traces(longer_contexts_figure(head))
+    drawn = traces(figure_of(head))
     expected = {"own angles, 1 ×": (0, 0), "own angles, 2 ×": (0, 1), "own angles, 4 ×": (0, 2),
                 "linear angles, 4 ×": (1, 2)}  # fmt: skip
     assert [*expected] == [*drawn]
@@ -80,7 +75,7 @@ def test_ranking(longer):
     distance[..., 0] = [[0.1, 0.7, np.nan], [0.3, 0.0, 0.2]]
     distance[..., 1] = [[0.0, 0.6, np.nan], [0.1, 0.9, 0.1]]
     assert [(1, 1), (0, 1), (1, 0), (1, 2), (0, 0)] == ranking(longer)
-    own, linear = longer_contexts_figure(longer).data
+    own, linear = figure_of(longer).data
     assert ("L1H1", "L0H1", "L1H0", "L1H2", "L0H0") == own.y
     assert [0.0, 0.7, 0.3, 0.2, 0.1] == list(own.x)
     assert [0.9, 0.6, 0.1, 0.1, 0.0] == list(linear.x)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from poskernel_core.analyses.position_sources import figures
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result, texts_array
 
 NAMES = ["token embedding", "positional embedding", "constant", "L0H0", "L0H1", "MLP 0"]
@@ -115,9 +116,9 @@ def test_what_a_head_reads_is_told():
 
 
 def test_the_default_figure():
-    assert "Who feeds whom" in figures.sources_figure(every()).layout.title.text
+    assert "Who feeds whom" in figure_of(every()).layout.title.text
     one = every().select(layer=1, head=1)
     one = Result(**{**vars(one), "values": dict(one.values) | {"equal_share": one.values["share"]},
                     "axes": one.axes | {"equal_share": ("component",)},
                     "units": one.units | {"equal_share": ""}})  # fmt: skip
-    assert figures.sources_figure(one).layout.title.text.startswith("L1H1")
+    assert figure_of(one).layout.title.text.startswith("L1H1")
