@@ -124,8 +124,8 @@ def draw_grid(
         tokens, half, distance = (texts[i, j] for texts in numbers)
         function = f"; {KNOWN} known function: {known[cell]}" if cell in known else ""
         return (
-            f"{first}ETC {counted(tokens, 'token')} at n = {selection.query}, {kinds[i][j]}, half "
-            f"of the mass within offset {half}, total variation distance to the observed attention "
+            f"{first}ETC {counted(tokens, 'token')} at n = {selection.query}, {kinds[i][j]}, "
+            f"half-mass distance {half}, total variation distance to the observed attention "
             f"{distance}{function}"
         )
 

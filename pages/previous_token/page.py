@@ -32,7 +32,7 @@ from poskernel_core.analyses.previous_token.spec import (
     Stages,
     StagesParams,
 )
-from poskernel_core.analyses.previous_token.views import STAGES
+from poskernel_core.analyses.previous_token.views import STAGES, largest_diagonals
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
@@ -187,16 +187,7 @@ REACHES = (4, 8, 16, 32)
 
 def draw_ranking(selection: Selection, ranked: Result) -> None:
     """Draw the table of all heads, and the post's ranking next to it."""
-    share = float(ranked.values["share_previous"])
-    count = round(share * ranked.values["ratio"].size)
-    first = ranked.values["largest_offset"] == 1
-    unclear = int((first & (ranked.values["ratio"] >= ranked.params["clean"])).sum())
-    rest = f", though in {unclear} of them the second is nearly as large" if unclear else ""
-    st.markdown(
-        f"**{count:,} of {counted(ranked.values['ratio'].size, 'head')} ({100 * share:.0f} %)** "
-        f"{'has' if count == 1 else 'have'} the previous token as "
-        f"{'its' if count == 1 else 'their'} largest diagonal{rest}."
-    )
+    st.markdown(largest_diagonals(ranked))
     draw = partial(ranked_table, ranked, selection.cell)
     show("ranking", ranked, "Heads by their diagonals", draw)
     published_table(selection.run.model.name)

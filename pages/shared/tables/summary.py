@@ -10,6 +10,7 @@ from pages.shared.tables.tables import (
     markdown_table,
     rounded_table,
 )
+from poskernel_core.analyses.kernels.etc import stands
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
@@ -17,7 +18,10 @@ from poskernel_core.plotting.palette import KIND_LOOKS
 
 SUMMARY_ROWS = {
     "etc": ("Effective token count (ETC) at n = {query}", "how many tokens the kernel covers"),
-    "half_mass_distance": ("Half of the mass within offset", "smallest such offset, in tokens"),
+    "half_mass_distance": (
+        "Half-mass distance",
+        "half of the mass lies nearer than this, in tokens; offset k reaches from k to k + 1",
+    ),
     "local_mass": ("Mass in the last {last} tokens", "decides whether the head is «local»"),
     "query_variation": (
         "Query variation",
@@ -29,10 +33,13 @@ SUMMARY_ROWS = {
     ),
     "attention_distance": (
         "Distance to observed attention",
-        "total variation distance to the mean observed attention; 0: position explains it",
+        "total variation distance to the mean observed attention; 0: the mean is the kernel",
     ),
 }
 """Label and meaning of every number; total variation lies between 0 and 1."""
+
+OPEN = " (not resolved)"
+"""What is said of a kind if the interval of a number holds the limit that decides it."""
 
 LAST = 10
 """Default number of last tokens that count as local."""
@@ -40,7 +47,7 @@ LAST = 10
 
 def summary(head: Result, *, meanings: bool) -> None:
     """Draw a head's numbers (a result selected down to one number each) as a small table."""
-    kind = [_kind_text(head.text_of("kind"))] if "kind" in head.values else []
+    kind = [_kind_text(head)] if "kind" in head.values else []
     rows = [("Kind", text, "") for text in kind]
     for name, (label, meaning) in SUMMARY_ROWS.items():
         if name in head.values:
@@ -59,17 +66,19 @@ def _label(label: str, result: Result) -> str:
     return label.format(last=result.params.get("local_tokens", LAST), query=query)
 
 
-def _kind_text(kind: str | None) -> str:
-    return f"{KIND_LOOKS[kind].glyph} **{kind}**" if kind else "no key is visible"
+def _kind_text(head: Result) -> str:
+    if not (kind := head.text_of("kind")):
+        return "no key is visible"
+    return f"{KIND_LOOKS[kind].glyph} **{kind}**{'' if stands(head) else OPEN}"
 
 
 def heads_table(etc: Result, shown: set[str]) -> None:
     """Draw a sortable table of the heads of the shown kinds."""
-    kinds = np.array(etc.text_of("kind"), dtype=object)
+    kinds, resolved = np.array(etc.text_of("kind"), dtype=object), stands(etc)
     places = [(i, j) for i, j in np.ndindex(*kinds.shape) if kinds[i, j] in shown]
     heads = [i * kinds.shape[1] + j for i, j in places]
     table = pd.DataFrame({HEAD: [head_name(i, j) for i, j in places]}, index=heads)
-    table["kind"] = [kinds[place] for place in places]
+    table["kind"] = [f"{kinds[place]}{'' if resolved[place] else OPEN}" for place in places]
     columns = {}
     for name, (label, _) in SUMMARY_ROWS.items():
         if name not in etc.values:  # it forms

@@ -14,15 +14,18 @@ from poskernel_core.analyses.claims import (
     Number,
     heads_at,
     number_of,
+    of_all,
     param,
     spoken,
     told,
     who,
 )
+from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.kernels.claims import look_back, profile_said
 from poskernel_core.analyses.kernels.views import PROFILE
 from poskernel_core.analyses.previous_token.spec import DIAGONALS
 from poskernel_core.analyses.views import View, Views
+from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, brief
 from poskernel_core.common.specs import BAND
@@ -95,6 +98,23 @@ def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
             hovertemplate=f"<b>{name}, k = {k}</b><br>score %{{y:.3f}}"
             f"<br>{off:+.3f} against the line<extra></extra>",
         )
+
+
+def largest_diagonals(result: Result) -> str:
+    """Say in how many heads the previous token's diagonal is the largest, and where it stands out.
+
+    Which diagonal is the largest has no error; how far it stands out has.
+    """
+    first, ratio = result.values["largest_offset"] == 1, result.values["ratio"]
+    sizes = first.astype(float)
+    there = Condition(Estimate(sizes, sizes, sizes), 1)
+    clear = discovered(result, there, Condition("ratio", param(result, "clean"), "below"))
+    count, known = int(first.sum()), int(np.isfinite(ratio).sum())
+    return (
+        f"The previous token is the largest diagonal of {of_all(count, known).lower()}; it stands "
+        f"out in {clear.count or 'none'}{clear.beside}, where the second is less than "
+        f"{param(result, 'clean'):g} of it."
+    )
 
 
 def _previous(result: Result) -> str:
