@@ -24,9 +24,9 @@ from poskernel_core.analyses import find
 from poskernel_core.analyses.additivity.figures import shares_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.base import QueryParams
-from poskernel_core.analyses.dilution.figures import ranking
 from poskernel_core.analyses.dilution.longer import LongerContexts, LongerContextsParams
 from poskernel_core.analyses.dilution.spec import Dilution, DilutionParams
+from poskernel_core.analyses.dilution.views import ranking
 from poskernel_core.analyses.foreseen.spec import ForeseenAttention
 from poskernel_core.analyses.kernel_only.spec import (
     HeadsReplaced,

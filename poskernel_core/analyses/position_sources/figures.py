@@ -8,14 +8,7 @@ from poskernel_core.analyses.claims import who
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.conditions import measured
-from poskernel_core.plotting.layout import (
-    GRID,
-    LINE,
-    MUTED,
-    legend_under_title,
-    set_title,
-    style,
-)
+from poskernel_core.plotting.layout import GRID, LINE, MUTED, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, DIVERGING, GREEN, PURPLE, VERMILLION, fade
 
 MOST = 14

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from poskernel_core.analyses.dilution.figures import ranking
+from poskernel_core.analyses.dilution.views import ranking
 from poskernel_core.analyses.views import figure_of
 from tests.support.made_results import result
 
