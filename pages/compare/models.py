@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 import streamlit as st
 
-from pages.compare import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.plain import capital, plain, say_error
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import fitted_index
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.grid.measures import MEASURES, Measure
@@ -16,8 +16,8 @@ from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.pins import add_pins, pin_of, with_model
 from pages.shared.selection.selection import Selection, select_head
-from poskernel_core.analyses.comparison.figures import depth_figure
 from poskernel_core.analyses.comparison.measures import MeasureByDepth, MeasureByDepthParams
+from poskernel_core.analyses.comparison.views import depth_figure
 from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
@@ -140,5 +140,5 @@ def _draw_depth(measure: Measure, *selections: Selection) -> None:
             found.append(result)
             names.append(each.located.title)
     if found:
-        figure = partial(depth_figure, found, names)
-        card("depth", figure, found[0], words.DEPTH, f"{measure.declared.title} by depth")
+        figures = {"": partial(depth_figure, found, names)}
+        show("depth", found[0], f"{measure.declared.title} by depth", figures=figures)

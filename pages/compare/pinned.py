@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 import streamlit as st
 
-from pages.compare import captions as words
 from pages.shared.cards.card import card
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.plain import plain, say
+from pages.shared.cards.show import show, words_of
 from pages.shared.choices.fit import fitted_list
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
@@ -27,11 +27,11 @@ from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import QueryParams
-from poskernel_core.analyses.comparison.figures import distances_figure, kernels_figure, pin_labels
 from poskernel_core.analyses.comparison.folds import KernelFolds
 from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBesideParams
 from poskernel_core.analyses.comparison.pins import nearest_position, read_pins, write_pins
 from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
+from poskernel_core.analyses.comparison.views import pin_labels
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, rounded
@@ -39,6 +39,10 @@ from poskernel_core.common.specs import DEFAULT_QUERY
 from poskernel_core.engine.admission import computes
 
 LOG_DEFAULT: Final = ["offset"]
+APART: Final = (
+    "In brackets: by how many standard errors the head lies above (+) or below (−) the first "
+    "head. Bold: {:.2f} or more, so that 0 lies outside the 95 % interval of the difference."
+)
 
 
 def draw_chosen(selection: Selection, kept: Sequence[PinnedHead]) -> None:
@@ -122,12 +126,10 @@ def draw_comparison(selection: Selection, kept: Sequence[PinnedHead]) -> None:
         **fitted_list("logpins", ["offset", "attention"], LOG_DEFAULT),
     )
     kernels = found.only("kernel", "etc", "position")
-    figure = partial(kernels_figure, kernels, log_x="offset" in log, log_y="attention" in log)
-    card("kernels", figure, kernels, words.KERNELS, "Kernels on one axis")
+    on_x, on_y = "offset" in log, "attention" in log
+    show("kernels", kernels, "Kernels on one axis", log_x=on_x, log_y=on_y)
     if len(kept) > 1:
-        distances = found.only("distance")
-        figure = partial(distances_figure, distances)
-        card("distances", figure, distances, words.DISTANCES, "Distances between heads")
+        show("distances", found.only("distance"), "Distances between heads")
     _draw_measures(selection, kept, heads)
 
 
@@ -152,7 +154,7 @@ def _draw_measures(selection: Selection, kept: Sequence[PinnedHead], heads: str)
     if found is not None:
         queries = [nearest_position(each.run, selection.query) for each in kept]
         draw = partial(_table, found, queries)
-        card("measures", None, found, words.MEASURES, "Measures side by side", draw)
+        card("measures", None, found, words_of(found), "Measures side by side", draw)
     if missing and not is_wanted(key):
         questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
         titles = ", ".join(plain(find(name).title) for name in questions)
@@ -176,7 +178,7 @@ def _table(found: Result, queries: Sequence[int]) -> None:
         rows.append((measure + of, *cells))
     markdown_table(("Measure", *labels), rows)
     if len(labels) > 1:
-        st.caption(words.APART.format(found.interval))
+        st.caption(APART.format(found.interval))
     errors_line(found)
 
 

@@ -177,7 +177,6 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
             the heads of each layer
         depth [layer], share of depth: 0 for the first layer, 1 for the last
     """)
-    figure = "one_depth_figure"
 
     def parts(self, run: RunSpec, params: MeasureByDepthParams) -> Mapping[str, SubQuestion]:
         question, declared = measure_called(params.measure, self.questions.values())

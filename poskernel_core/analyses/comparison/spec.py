@@ -129,7 +129,6 @@ class HeadDistances(Composition[HeadDistancesParams]):
         *outputs("position [pin], tokens: the query position of each head"),
     )
     texts = outputs("heads [pin], head: each head with its run, as it is written")
-    figure = "distances_figure"
 
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
         parts = {}

@@ -11,7 +11,6 @@ from hypothesis.extra.numpy import arrays
 import poskernel_core as pk
 from pages.compare.pinned import measure_cell
 from poskernel_core.analyses import ANALYSES, find
-from poskernel_core.analyses.comparison import figures as draw
 from poskernel_core.analyses.comparison import formulas
 from poskernel_core.analyses.comparison.pins import (
     MAX_PINS,
@@ -21,7 +20,9 @@ from poskernel_core.analyses.comparison.pins import (
     read_pins,
     write_pins,
 )
+from poskernel_core.analyses.comparison.views import depth_figure
 from poskernel_core.analyses.measures import one_a_head
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.cli.options import Run
 from poskernel_core.cli.show import check_windows
 from poskernel_core.common.errors import TooLittleText
@@ -180,9 +181,9 @@ def test_pins_of_two_models(engine):
         "context": f"{CONTEXT}, 64",
     }
     assert told.items() <= found.provenance.items()
-    drawn = draw.kernels_figure(found, log_x=True).data
+    drawn = figure_of(found.only("kernel", "position"), log_x=True).data
     assert 4 == len({each.name for each in drawn if each.customdata is not None})
-    assert (4, 4) == np.shape(draw.distances_figure(found).data[0].z)
+    assert (4, 4) == np.shape(figure_of(found).data[0].z)
     run = Run(
         model="demo-attn-2l", revision=None, corpus="sample", corpus_item=None,
         corpus_revision=None, windows=WINDOWS, until=None, pattern_windows=None, context=CONTEXT,
@@ -228,7 +229,7 @@ def test_by_depth(engine):
     np.testing.assert_array_equal(found.values["smallest"], table.min(axis=1))
     np.testing.assert_array_equal(found.values["depth"], [0, 1])
     assert "TV distance, 0 to 1" == found.units["mean"]
-    assert 6 == len(draw.depth_figure([found, found], ["one", "two"]).data)
+    assert 6 == len(depth_figure([found, found], ["one", "two"]).data)
     with refused("is a kind"):
         ask(engine, "depth", measure="kind of kernel")
 
