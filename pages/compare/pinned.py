@@ -32,6 +32,7 @@ from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBeside
 from poskernel_core.analyses.comparison.pins import nearest_position, read_pins, write_pins
 from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
 from poskernel_core.analyses.comparison.views import pin_labels
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, rounded
@@ -128,8 +129,11 @@ def draw_comparison(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     kernels = found.only("kernel", "etc", "position")
     on_x, on_y = "offset" in log, "attention" in log
     show("kernels", kernels, "Kernels on one axis", log_x=on_x, log_y=on_y)
-    if len(kept) > 1:
-        show("distances", found.only("distance"), "Distances between heads")
+    distances = found.only("distance")
+    if len(kept) == 2:
+        st.markdown(plain(finding_of(distances)))
+    elif len(kept) > 2:
+        show("distances", distances, "Distances between heads")
     _draw_measures(selection, kept, heads)
 
 

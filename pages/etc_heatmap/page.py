@@ -28,7 +28,7 @@ from pages.shared.selection.selection import Selection
 from pages.shared.tables.summary import heads_table, summary
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Experiment
-from poskernel_core.analyses.claims import ATTENTION
+from poskernel_core.analyses.claims import ATTENTION, HALF
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
@@ -39,7 +39,6 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import identity
 from poskernel_core.models.curated import BUNDLED_MODELS
-from poskernel_core.server import site
 
 
 def how_many_texts(selection: Selection, measure: Measure) -> None:
@@ -99,17 +98,29 @@ def _stories(stored: Callable[[str], Result | None]) -> Iterator[tuple[str, str,
         scores = np.where(by_position, previous.values["previous_mass"], 0.0)
         if cell := _clearly(scores):
             yield "a head that looks one back by position alone", "previous_token", cell, "profile"
-    induction, sinks = stored("induction-scores"), stored("sinks")
-    if induction and (cell := _clearly(induction.values["induction"])):
-        yield "an induction head", "induction_recency", cell, "induction"
-    if sinks and (cell := _clearly(sinks.values["sink"])):
-        yield "a sink", "head", cell, "sinks"
+    for words, name, value, least, *place in STORIES:
+        found = stored(name)
+        if found and (cell := _clearly(found.values[value], least)):
+            yield words, place[0], cell, place[1]
 
 
-def _clearly(scores: np.ndarray) -> str:
-    """Return the head with the largest share of attention; empty unless that is large."""
+STORIES: Final = (
+    ("an induction head", "induction-scores", "induction", ATTENTION, "induction_recency",
+     "induction"),
+    ("a head that looks for duplicates", "induction-scores", "duplicate", ATTENTION, "head",
+     "induction"),
+    ("a head that copies", "copying", "copying_share_first_layer", HALF, "head", "copying"),
+    ("a sink", "sinks", "sink", ATTENTION, "head", "sinks"),
+)  # fmt: skip
+"""What a link says, the question and value of which it shows the largest, from a limit on."""
+
+
+def _clearly(scores: np.ndarray, least: float = ATTENTION) -> str:
+    """Return the head with the largest of ``scores``; empty unless that is large."""
+    if np.isnan(scores).all():
+        return ""
     layer, head = strongest(scores)
-    return head_name(layer, head) if scores[layer, head] >= ATTENTION else ""
+    return head_name(layer, head) if scores[layer, head] >= least else ""
 
 
 def _stored(selection: Selection, name: str) -> Result | None:
@@ -127,17 +138,16 @@ STEPS: Final = (
     "Each cell below is a head with its kernel: dark if it covers few tokens, yellow if many.",
     "Point at a cell to see its kernel large. Click it, or walk with the arrow keys: every page "
     "shows the selected head.",
-    "Press **/** to go to a head, a measure or a page, and **?** for all keys.",
+    "Press **/** to go to a head, a measure or a page, and **?** for all keys. "
+    "[The tutorial](docs/tutorial.html) goes on from here.",
 )
 
 
 def introduce() -> None:
-    """Draw the note, open until the reader folds it; the browser keeps that in a cookie."""
-    more = " [The tutorial](docs/tutorial.html) goes on from here." if site() else ""
-    steps = (*STEPS[:-1], STEPS[-1] + more)
-    folded = st.context.cookies.get("introduction") == "folded"
-    with st.expander("New here? What you see, in four steps", not folded, key="introduction"):
-        st.markdown("\n".join(f"1. {step}" for step in steps))
+    """Draw the note at the first visit; the browser keeps a cookie of it."""
+    if "introduction" not in st.context.cookies:
+        with st.expander("New here? What you see, in four steps", True, key="introduction"):
+            st.markdown("\n".join(f"1. {step}" for step in STEPS))
 
 
 def offer_small_models() -> None:

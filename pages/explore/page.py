@@ -30,7 +30,7 @@ from pages.shared.selection.head_link import page_address
 from pages.shared.selection.pins import HELP, add_pins, compare_link, pin_of
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
-from pages.shared.tables.tables import choice_table
+from pages.shared.tables.tables import choice_table, worded_table
 from poskernel_core.analyses.comparison.pins import MAX_PINS
 from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasuresParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams, stands
@@ -225,15 +225,14 @@ def draw_table(
     )
     first = list(dict.fromkeys([*told, *columns.values()]))
     table = pd.DataFrame({"head": [head_name(*head) for head in heads]})
-    formats = {}
+    words: dict[str, dict[float, str]] = {}
     for column in first:
-        heading = column.heading
-        if column.labels:
-            table[heading] = [column.text(head) for head in heads]
-        else:
-            table[heading] = [float(column.values[head]) for head in heads]
-            formats[heading] = st.column_config.NumberColumn(format="%.4g")
-    choice_table(table, "explored", select_head, formats)
+        texts = [column.text(head) for head in heads]
+        numbers = [float(column.values[head]) for head in heads]
+        table[column.heading] = texts if column.labels else numbers
+        if not column.labels:
+            words[column.heading] = dict(zip(numbers, texts, strict=True))
+    choice_table(worded_table(table, words), "explored", select_head)
 
 
 PLACE = Place(

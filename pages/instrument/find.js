@@ -4,6 +4,7 @@
 const MAX_FOUND = 8;
 const KEYS = [
   ["/", "find a head, measure, page, question or function"],
+  ["← →", "the head before or after"],
   ["← ↑ → ↓", "another head, in the grid"],
   ["Home, End", "the first or last head of the layer"],
   ["Esc", "close"],
@@ -85,6 +86,7 @@ function buildFind(root, data, view) {
     const { cell, measure, page } = each;
     if (page && page !== drawn?.page) dispatchEvent(new Event("leave"));
     decide(cell ? { cell } : {}, { measure, page });
+    if (cell) walkable()[1]?.focus(); // so that arrow keys go on from there
   };
   field.addEventListener("input", search);
   field.addEventListener("blur", leave);
@@ -95,7 +97,10 @@ function buildFind(root, data, view) {
       view.at = (view.at + step + view.found.length) % view.found.length;
       show();
     } else if (event.key === "Enter" && view.found[view.at]) go(view.found[view.at]);
-    else if (event.key === "Escape") field.blur();
+    else if (event.key === "Escape") {
+      field.blur();
+      walkable()[1]?.focus();
+    }
   });
   document.addEventListener("keydown", (event) => {
     const typing = event.composedPath()[0].matches?.("input, textarea, [contenteditable=true]");

@@ -194,6 +194,9 @@ function pick(view, cell) {
 function listen(view) {
   listenToCells(view, pick, showTip);
   view.table.addEventListener("mouseleave", () => view.shared && choose({ seen: null }));
+  view.root.addEventListener("click", ({ target }) => {
+    if (view.shared && !target.closest("td[data-name]")) view.byName.get(state.cell)?.focus();
+  });
   view.scroller.addEventListener("scroll", () => {
     markScroll(view);
     const cell = focusedCell(view);
@@ -201,6 +204,16 @@ function listen(view) {
     else hideTip(view);
   });
 }
+
+// Left and right lead on from the selected head wherever nothing else takes these keys.
+const TAKES = "input, textarea, select, video, [contenteditable=true], [role], [data-baseweb] *";
+document.addEventListener("keydown", (event) => {
+  const { key, ctrlKey, metaKey, altKey, shiftKey } = event;
+  if (!/^Arrow(Left|Right)$/.test(key) || ctrlKey || metaKey || altKey || shiftKey) return;
+  if (event.defaultPrevented || event.composedPath()[0].matches?.(TAKES)) return;
+  const [view, cell] = walkable();
+  if (cell) onKey(view, cell, event, pick);
+});
 
 parts.grid = ({ parentElement, data, setTriggerValue }) => {
   let view = views.get(parentElement);
@@ -220,6 +233,7 @@ parts.grid = ({ parentElement, data, setTriggerValue }) => {
     paintLegend(view, data);
   }
   view.send = setTriggerValue;
+  if (data.shared) grids.add(view);
   if (!data.shared) return select(view, selected);
   return () => {
     if (view.selected !== state.cell) select(view, (view.selected = state.cell));

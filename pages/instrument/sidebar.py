@@ -34,7 +34,6 @@ from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.known import telling_head
-from poskernel_core.server import site
 
 CHOICES: Final = "instrument"
 """The key of the part that reports the reader's choices in the browser."""
@@ -45,7 +44,6 @@ GO: Final = "page-found"
 
 TAKEN: Final = {"cell": "head", "query": "query", "log": "log", "measure": "measure"}
 """The parameters of the address that such a choice sets."""
-BESIDE: Final = "grid-beside"
 MANY: Final = 10**6
 KEPT: Final = 256
 """Runs of which the keys of all numbers are kept."""
@@ -73,29 +71,30 @@ def choose(place: Place) -> Selection:
         with find:
             draw_find("find", _targets(selection))
         with heads:
-            draw_heads(selection)
+            st.selectbox("Colour heads by", **fitted_index("measure", *_measures(selection)))
+            if place.title != module_of(FIRST).PLACE.title:  # which has the same grid, large
+                draw_heads(selection)
         with position:
             draw_position("position", {"queries": queries})
         with pins, st.container(horizontal=True, vertical_alignment="center", key="pin-row"):
             pin_button(selection, "pin-head")
             compare_link()
-        if site():
-            st.markdown(
-                ":material/menu_book: [Tutorial](docs/tutorial.html) · [Documentation](docs/)"
-            )
+        st.markdown(":material/menu_book: [Tutorial](docs/tutorial.html) · [Documentation](docs/)")
     return selection
 
 
-def draw_heads(selection: Selection, key: str = BESIDE) -> None:
+def draw_heads(selection: Selection, key: str = "grid-beside") -> None:
     """Draw all heads as a small grid, coloured by the chosen measure if it is stored."""
-    geometry = selection.located.geometry
-    offered = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
-    first = next(iter(MEASURES))
-    if key == BESIDE:
-        st.selectbox("Colour heads by", **fitted_index("measure", offered, first))
-    height = 78 + geometry.n_layers * (max(6, min(20, 400 // geometry.n_layers)) + 1)
+    layers = selection.located.geometry.n_layers
+    height = 78 + layers * (max(6, min(20, 400 // layers)) + 1)
     with st.container(key=f"room-{key}", height=height, border=False):
         draw_grid(key, all_heads(selection, chosen_measure()))
+
+
+def _measures(selection: Selection) -> tuple[list[str], str]:
+    """Return the measures on offer, and the first."""
+    geometry = selection.located.geometry
+    return [title for title, each in MEASURES.items() if each.fits(geometry)], next(iter(MEASURES))
 
 
 def end_run(selection: Selection, page: str) -> None:
@@ -192,8 +191,7 @@ def _targets(selection: Selection) -> Mapping[str, Any]:
         "targets": [
             *(
                 {"name": title, "kind": "measure", "measure": title, "page": FIRST}
-                for title, measure in MEASURES.items()
-                if measure.fits(geometry)
+                for title in _measures(selection)[0]
             ),
             *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
             *(

@@ -15,6 +15,7 @@ let resting = 0;
 let frame = 0;
 let again = false;
 const followers = new Set(); // functions that draw the state
+const grids = new Set(); // of all heads; those that are gone too, until the next key
 
 function drawAll() {
   for (const draw of followers) draw();
@@ -54,6 +55,13 @@ function decide(change, more = {}) {
 
 const stillUntold = () =>
   Object.fromEntries(Object.entries(untold).map(([name, [, value]]) => [name, value]));
+
+// The grid on the page, if there is one in sight, and its cell of the selected head.
+function walkable() {
+  for (const view of grids) if (!view.root.isConnected) grids.delete(view);
+  const view = [...grids].find(({ scroller }) => scroller.clientWidth > 0);
+  return view ? [view, view.byName.get(state.cell)] : [];
+}
 
 const views = new WeakMap(); // the place of a part -> what it keeps there
 
@@ -157,6 +165,8 @@ function endRun({ data }) {
     choose({ seen: null });
   }
   drawn = data;
+  // The note for a first reader is there at the first visit alone: the server reads the cookie.
+  document.cookie = "introduction=seen;max-age=31536000;SameSite=Lax";
   given = { ...given, profile: data.profile, blocks: { ...given.blocks, ...data.blocks } };
   need(given.blocks[state.query]);
   need(given.profile);
@@ -201,16 +211,6 @@ function closeMenu() {
   if (matchMedia("(max-width: 768px)").matches)
     document.querySelector("[data-testid=stSidebarCollapseButton] button")?.click();
 }
-
-// The note for a first reader stays folded once it was folded: the server reads the cookie.
-document.addEventListener(
-  "toggle",
-  ({ target }) => {
-    if (target.closest(".st-key-introduction"))
-      document.cookie = `introduction=${target.open ? "open" : "folded"};max-age=31536000;SameSite=Lax`;
-  },
-  true,
-);
 
 const parts = { state: followServer, told: endRun, rest: askForRest };
 const drawing = new WeakMap(); // the place of a part -> the function that draws it

@@ -29,10 +29,17 @@ from pages.shared.jobs.results import engine
 from pages.shared.look.component import of_matrix, room
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
+from pages.shared.tables.tables import ROWS_SHOWN, heads_frame, linked_table, number_columns
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
 from poskernel_core.analyses.headvis.views import sharpest
-from poskernel_core.analyses.own_text.figures import head_labels, packed_head, packed_patterns
+from poskernel_core.analyses.own_text.figures import (
+    between,
+    head_labels,
+    packed_head,
+    packed_patterns,
+    token_names,
+)
 from poskernel_core.analyses.own_text.spec import (
     HeadOnText,
     HeadOnTextParams,
@@ -59,6 +66,7 @@ from poskernel_core.plotting.shades import diverging
 from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
 
 PARAMETER: Final = "text"
+SHARES: Final = "share of attention"
 BEGUN: Final = "own-text-begun"
 
 MAX_IN_ADDRESS: Final = 8000
@@ -358,6 +366,25 @@ def choose_token(length: int) -> int:
     )
 
 
+def draw_pair(whole: Result, query: int) -> None:
+    """Draw the field of a key token, and the heads that attend most to it from the query token."""
+    names = token_names(whole, len(whole.words("tokens")))
+    key = st.number_input(
+        "Heads that attend to the token (position)",
+        help="from the query token; in a long text, to its block of tokens",
+        **fitted("to", range(query + 1), max(0, query - 1)),
+    )
+    pair = between(whole, query, int(key))
+
+    def draw() -> None:
+        table = heads_frame({SHARES: pair.values["pattern"]}).dropna()
+        columns = number_columns({SHARES: "attention from the query to the key"}, "%.3f")
+        largest = table.sort_values(SHARES, ascending=False, kind="stable")[:ROWS_SHOWN]
+        linked_table(largest, "pair-heads", columns)
+
+    show("pair", pair, f"Which heads attend from {names[query]} to {names[int(key)]}", draw)
+
+
 def draw_head(selection: Selection, text: str, whole: Result) -> None:
     """Draw the selected head: its pattern and tokens, and the chosen token's row."""
     length = len(whole.words("tokens"))
@@ -377,6 +404,7 @@ def draw_head(selection: Selection, text: str, whole: Result) -> None:
         return
     draw = partial(draw_tokens, found, at, direction, partial(choose, "at"))
     show("tokens", found.only("pattern"), f"{selection.cell} on the text", draw)
+    draw_pair(whole, at)
     if not split:
         st.caption("Splitting its scores into position and content takes the model's weights.")
         return

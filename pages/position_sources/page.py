@@ -7,12 +7,11 @@ import streamlit as st
 
 from pages.shared.cards.figure import chart
 from pages.shared.cards.show import show
-from pages.shared.choices.fit import fitted, fitted_flag
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
-from poskernel_core.analyses.position_sources.figures import LEAST, largest
+from poskernel_core.analyses.position_sources.figures import largest
 from poskernel_core.analyses.position_sources.spec import (
     HeadSources,
     HeadSourcesParams,
@@ -36,7 +35,6 @@ BY_OFFSET: Final = "each part's score by offset, and how far the kernel moves wi
 NAMED: Final = 6
 """Components that the line above the figures names."""
 
-SHARES: Final = (0.05, 0.1, 0.2, 0.3, 0.5)
 OF_ALL: Final = ("share", "equal_share", "noise", "position_share")
 
 
@@ -67,19 +65,16 @@ def _linked(name: str) -> str:
     return f"[{name}]({page_address('position_sources', name)})" if layer_of(name) >= 0 else name
 
 
-def draw_graph(every: Result) -> None:
-    """Draw the largest shares of all heads; on demand the graph, from a chosen share on."""
-    shown, least, what = every.only("share"), None, "the largest shares"
-    if st.toggle("As a graph", **fitted_flag("asgraph")):
-        least = st.select_slider("Smallest share drawn", **fitted("feeds", SHARES, LEAST))
-        what = f"shares of {least:g} or more"
+def draw_largest(every: Result) -> None:
+    """Draw the largest shares of all heads."""
+    shown = every.only("share")
 
     def draw() -> None:
-        clicked = figure_of(shown, least=least)
+        clicked = figure_of(shown)
         clicked.update_layout(clickmode="event+select", dragmode="pan")
         chart("graph", lambda: clicked, pick=pick_head)
 
-    show("graph", shown, f"Who feeds whom: {what}", draw, least=least)
+    show("graph", shown, "Who feeds whom: the largest shares", draw)
 
 
 def pick_head(names: list[str], many: bool) -> None:
@@ -110,4 +105,4 @@ def page(selection: Selection) -> None:
                 draw_head(selection, head)
     if every is not None:
         with below:
-            draw_graph(every)
+            draw_largest(every)

@@ -1,4 +1,4 @@
-"""One head's positional kernel: curve, map, folded square, and the layer around it."""
+"""One head's positional kernel: curve, map, and the layer around it."""
 
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.positional_kernels import captions as words
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import all_of, charts
+from pages.shared.cards.figure import charts
 from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_told
 from pages.shared.cards.rest import rest
 from pages.shared.cards.show import show
@@ -40,7 +40,6 @@ from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.figures import (
     PANELS,
     panels,
-    square_panel,
 )
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.kernel_map import KernelMap, KernelMapParams
@@ -226,16 +225,6 @@ def draw_head(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
     summary(etc.select(**here) if etc is not None else selection.of(kernel), meanings=True)
 
 
-def draw_squares(selection: Selection, kernel: Result) -> None:
-    """Draw kernel and observed attention at the query, each folded to a square."""
-    head = _drawn(selection.of(kernel))
-    square = partial(square_panel, head, selection.query)
-    figures = {f"square-{each}": partial(square, panel=each) for each in panels(head)}
-    title = f"{selection.cell} at n = {selection.query}, folded to a square"
-    draw = partial(charts, figures, square=True)
-    card("square", all_of(figures), head, words.SQUARE, title, draw)
-
-
 def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
     """Draw kernel and observed attention over key and query positions."""
     asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
@@ -269,7 +258,6 @@ def draw_more(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
         )
     else:
         draw_maps(selection, source)
-    draw_squares(selection, kernel)
     draw_layer(selection, kernel)
     draw_dilution(selection)
     draw_longer(selection)

@@ -133,10 +133,6 @@ HELICES: Final[dict[str, Literal["texts", "repeated"]]] = {
 def draw_tangent(selection: Selection, reach: int) -> None:
     """Draw how the selected head reads the helix around the query position."""
     if selection.located.geometry.scheme != "learned":
-        st.info(
-            f"This model has {selection.located.geometry.scheme} positions: they enter queries and "
-            "keys, not the residual stream, so there is no helix whose tangent a head could read."
-        )
         return
     chosen = choose_one("Helix of", HELICES, "helixof")
     query = max(2, min(selection.query, selection.run.context - 2))

@@ -38,6 +38,7 @@ class Run:
         said: the errors shown, each once.
         forming: the jobs whose results are shown while they form, by key.
         figures: the anchor and title of every figure.
+        findings: what figures are found to show, each said once.
         card: the card that is being drawn.
         frame: what is drawn alone, in an embed.
     """
@@ -45,6 +46,7 @@ class Run:
     said: set[str] = field(default_factory=set)
     forming: dict[str, Job] = field(default_factory=dict)
     figures: list[tuple[str, str]] = field(default_factory=list)
+    findings: set[str] = field(default_factory=set)
     card: Open | None = None
     frame: Frame | None = None
 

@@ -27,10 +27,10 @@ def rounded(value: Number, error: Number | None = None, unit: str = "") -> str:
     """Return a value and its error, as pages show them.
 
     The error has two significant digits. The value ends where its error ends, and has four
-    significant digits at most: ``395.8 ± 0.010``, ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``. A
-    value without an error has four significant digits, and so has one whose error comes from
-    floating-point rounding only. There is no power of ten between 0.001 and 10,000. Of a share, a
-    trace is ``below 0.001``.
+    significant digits at most: ``12300 ± 1200``, ``(−1.20 ± 0.15)×10⁻⁹``. An error that would have
+    more decimals than the value is rounded up: ``395.8 ± 0.1``, for 0.010. A value without an error
+    has four significant digits, and so has one whose error comes from floating-point rounding only.
+    There is no power of ten between 0.001 and 10,000. Of a share, a trace is ``below 0.001``.
     """
     value, error = float(value), None if error is None else float(error)
     if math.isnan(value):
@@ -49,8 +49,11 @@ def rounded(value: Number, error: Number | None = None, unit: str = "") -> str:
 
 
 def _pair(value: float, error: float, digits: int) -> str:
-    """Return value and error with this many decimals, the value with fewer if it has too many."""
+    """Return value and error with this many decimals, or with fewer if the value has too many."""
     own = min(digits, _decimals(value, SIGNIFICANT)) if value else digits
+    shown = max(own, 0)
+    if shown < digits:
+        error, digits = math.ceil(round(error * 10.0**shown, 9)) / 10.0**shown, shown
     texts = (f"{round(each, n):z.{max(n, 0)}f}" for each, n in ((value, own), (error, digits)))
     return " ± ".join(texts)
 

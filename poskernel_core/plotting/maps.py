@@ -2,7 +2,6 @@
 
 import base64
 import io
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -125,50 +124,6 @@ def _finished(figure: go.Figure, colours: Colours, title: str, **titles: str) ->
     figure.update_yaxes(showgrid=False)
     bar_above(figure, colours.unit, *colours.ticks())
     return set_title(figure, title)
-
-
-def folded_square(
-    row: Float[np.ndarray, " n_plus_1"], *, title: str, colours: Colours | None = None
-) -> go.Figure:
-    """Draw one row folded to a near-square (20 wide for n = 400), read like text; NaN = skipped.
-
-    Without `colours`, values are probabilities on a separate logarithmic scale.
-    """
-    colours = colours or probability_colours(row)
-    width = max(1, round(math.sqrt(len(row) - 1)))
-    height = math.ceil(len(row) / width)
-    folded = np.full(height * width, np.nan)
-    folded[: len(row)] = row
-    cells = folded.reshape(height, width)
-    key = np.arange(height * width).reshape(height, width)
-    figure = go.Figure(
-        go.Heatmap(
-            z=colours.share(cells),
-            zmin=0,
-            zmax=1,
-            colorscale=colours.scale,
-            xgap=1,
-            ygap=1,
-            hoverongaps=False,
-            customdata=np.stack([key, cells], axis=-1),
-            hovertemplate="key %{customdata[0]:d}<br>%{customdata[1]:.3g}<extra></extra>",
-        )
-    )
-    rows = np.arange(0, height, max(1, height // 5))
-    figure.update_xaxes(constrain="domain", constraintoward="left", range=[-0.5, width - 0.5])
-    figure.update_yaxes(
-        scaleanchor="x",
-        constrain="domain",
-        constraintoward="top",
-        range=[height - 0.5, -0.5],
-        tickvals=rows,
-        ticktext=[f"{first}" for first in rows * width],
-    )
-    titles = {
-        "x_title": "+ key within the row (tokens)",
-        "y_title": "first key of the row (tokens)",
-    }
-    return _finished(figure, colours, title, **titles)
 
 
 def _map_as_cells(

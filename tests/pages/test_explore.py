@@ -3,6 +3,7 @@
 import json
 import re
 
+import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -176,6 +177,11 @@ def test_names_of_heads(shipped_only):
         if typed:
             bound(app)["heads"].set_value(typed).run()
         assert count == len(app.dataframe[0].value)
+        table = app.dataframe[0]
+        seen = pa.ipc.open_stream(table.proto.styler.display_values).read_pandas()
+        column = "effective token count (tokens)"
+        assert all("±" in each for each in seen[column])
+        assert table.value[column].dtype == float  # by which it sorts
         (pin,) = (each for each in app.button if each.label == "Pin these heads")
         assert (count > 8) == pin.disabled
         if count == 2:

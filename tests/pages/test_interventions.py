@@ -229,6 +229,10 @@ def test_between_two_prompts(computed):
         assert pair.about in [each.value for each in app.caption]
         assert ([], 2) == (said(app), len(app.metric))
         assert {"parts", "positions"} <= {*figures_on(app)}
+        (largest,) = (each.value for each in app.dataframe if "effect" in each.value)
+        sizes = largest["effect"].abs().tolist()
+        assert 10 == len(sizes)
+        assert sorted(sizes, reverse=True) == sizes
     bound(app)["changed"].input(f"{pairs[0].prompt} and more").run()
     (told,) = said(app)
     assert "equally many tokens" in told

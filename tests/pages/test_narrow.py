@@ -56,7 +56,7 @@ def test_the_heads_of_the_widest_models_are_beside_every_page(page, tmp_path):
     LlamaForCausalLM(config).save_pretrained(tmp_path / "wide")
     log = tmp_path / "server.log"
     with serve(tmp_path / "cache", log, models=str(tmp_path / "wide")) as server:
-        visit(page, server.link("/", model=tmp_path / "wide"))
+        visit(page, server.link("/methods", model=tmp_path / "wide"))
         side = page.get_by_test_id("stSidebar")
         for name in ("L0H0", "L79H63"):
             expect(side.locator(f"[data-name={name}]")).to_be_visible()

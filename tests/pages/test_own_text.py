@@ -3,15 +3,27 @@
 import re
 from functools import partial
 
+import numpy as np
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from pages.own_text.page import EXAMPLES, PARAMETER
 from pages.shared.choices.links import PAGE_KEYS
 from pages.shared.jobs import results
+from poskernel_core.analyses.own_text.spec import OwnText, OwnTextParams
+from poskernel_core.common.heads import head_name
 from poskernel_core.storage.typed import keep_text
 from tests.pages.test_script import FILES
-from tests.support.bound import bound, chosen, opened, opened_as_linked, words
+from tests.support.bound import (
+    bound,
+    chosen,
+    fine,
+    headings,
+    named,
+    opened,
+    opened_as_linked,
+    words,
+)
 from tests.support.visit import (
     complains,
     hash_of,
@@ -272,6 +284,21 @@ def test_examples_of_a_model_without_weights(shipped_only):
 
 
 @pytest.mark.slow
+def test_which_heads_attend_from_one_token_to_another(shipped_only):
+    """Also without weights: the ten of the stored example, the largest first."""
+    app = fine(opened_as_linked("own_text", at="16", to="10"))
+    (table,) = (each.value for each in app.dataframe if "share of attention" in each.value)
+    shares = table["share of attention"].tolist()
+    assert len(shares) == 10
+    assert sorted(shares, reverse=True) == shares
+    whole = results.stored(results.plan(OwnText, app.session_state["selection"].run,
+                                        OwnTextParams(text=chosen(app, PARAMETER))))  # fmt: skip
+    pattern = whole.values["pattern"][:, :, 16, 10]
+    assert shares[0] == pytest.approx(np.nanmax(pattern))
+    assert named(table["head"].iloc[0]) == head_name(*np.argwhere(pattern == np.nanmax(pattern))[0])
+    assert any(each.startswith("Which heads attend from 16") for each in headings(app))
+
+
 def test_a_text_of_keys_that_are_skipped(computed):
     asked = {"text": "hello", "windows": "20", "context": "128"}
     app = opened("own_text", **asked)

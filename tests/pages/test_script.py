@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from pages import FIRST, NAMES, module_of, page_showing
-from pages.instrument import sidebar
+from pages.etc_heatmap import page as etc_heatmap
 from pages.instrument.lending import NEEDS
 from pages.shared.jobs import jobs, pressed, results
 from poskernel_core.analyses import ANALYSES
@@ -18,7 +20,7 @@ from poskernel_core.cli import main as cli
 from poskernel_core.cli import precompute
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import curated
-from tests.support.bound import opened, opened_as_linked, positions
+from tests.support.bound import heads_of_cards, opened, opened_as_linked, positions
 from tests.support.server import ROOT, environment
 from tools.recorded import figures_on, open_page
 
@@ -28,7 +30,7 @@ KEY = re.compile(r'(?:key=|fitted\w*\(\s*|PARAMETER: Final = |choose_one\([^)]*?
 """A parameter of the address, as widgets name it."""
 MODEL = "demo-attn-2l"
 WAITING = ("compare", "methods", "position_sources")
-WITH_BOX = ("position_vs_token", "previous_token")
+WITH_BOX = ("position_vs_token",)
 """Pages that tell at first what rotary positions mean there."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
 ALONE = """
@@ -137,11 +139,54 @@ def test_every_page_says_where_it_stands():
     assert ["__init__.py"] == [file.name for file in (ROOT / "pages").glob("*.py")]
 
 
-def test_the_documentation_is_linked_if_it_was_built(shipped_only, monkeypatch, tmp_path):
-    for built in (True, False):
-        monkeypatch.setattr(sidebar, "site", lambda there=built: tmp_path if there else None)
-        links = [each.value for each in opened_as_linked().sidebar.markdown]
-        assert built == any("[Documentation](docs/)" in each for each in links)
+def test_the_documentation_is_linked(shipped_only):
+    links = [each.value for each in opened_as_linked("methods").sidebar.markdown]
+    assert any("[Tutorial](docs/tutorial.html) · [Documentation](docs/)" in each for each in links)
+
+
+def test_the_map_has_one_grid_and_a_note_at_the_first_visit(shipped_only, monkeypatch):
+    """Other pages have the grid in the sidebar; there all choices are, on the Map too."""
+
+    def grids(app):
+        return [each.proto.component_name for each in app.sidebar.get("bidi_component")]
+
+    beside, first = opened_as_linked("methods"), opened_as_linked()
+    assert {"pk-grid"} == {*grids(beside)} - {*grids(first)}
+    assert "Colour heads by" in [each.label for each in first.sidebar.selectbox]
+    note = "New here? What you see, in four steps"
+    assert note in [each.label for each in first.expander]
+    seen = SimpleNamespace(cookies={"introduction": "seen"}, headers={}, theme=None, url="")
+    monkeypatch.setattr(etc_heatmap.st, "context", seen)
+    drawn = []
+    monkeypatch.setattr(etc_heatmap.st, "expander", lambda *given, **more: drawn.append(given))
+    etc_heatmap.introduce()
+    assert [] == drawn
+
+
+def test_links_to_heads_that_show_something():
+    """Of each kind the strongest, if it is strong; nothing of what is not known."""
+    induction = {"induction": np.array([[0.1, 0.31]]), "duplicate": np.array([[0.4, 0.29]])}
+    found = {
+        "induction-scores": SimpleNamespace(values=induction),
+        "copying": SimpleNamespace(
+            values={"copying_share_first_layer": np.array([[np.nan, 0.51]])}
+        ),
+        "sinks": SimpleNamespace(values={"sink": np.array([[0.29, 0.1]])}),
+    }
+    assert [
+        ("an induction head", "induction_recency", "L0H1", "induction"),
+        ("a head that looks for duplicates", "head", "L0H0", "induction"),
+        ("a head that copies", "head", "L0H1", "copying"),
+    ] == [*etc_heatmap._stories(found.get)]
+    found["copying"].values["copying_share_first_layer"][:] = np.nan
+    assert 2 == len([*etc_heatmap._stories(found.get)])
+
+
+@pytest.mark.parametrize("name", ["helix", "rotary_spectrum", "over_training"])
+def test_a_sentence_is_said_once(shipped, name):
+    told = [each["finding"] for each in heads_of_cards(opened_as_linked(name)) if each["finding"]]
+    assert told
+    assert len(told) == len({*told})
 
 
 def test_a_question_is_shown_by_one_page():

@@ -13,7 +13,6 @@ from poskernel_core.plotting.layout import few_lines, log_ticks, number
 from poskernel_core.plotting.maps import (
     Colours,
     difference_colours,
-    folded_square,
     kernel_map,
     probability_colours,
 )
@@ -79,28 +78,12 @@ def test_kernel_map_refuses_a_wholly_masked_kernel() -> None:
         kernel_map(np.full((3, 5), np.nan), np.arange(3), title="K")
 
 
-def test_folded_square_reads_like_text() -> None:
-    """Key i lies in row i // width, column i % width; skipped and left-over cells are blank."""
-    row = np.concatenate([np.full(4, np.nan), np.linspace(0.01, 0.1, 25)])
-    figure = folded_square(row, title="row")
-    cells = figure.data[0]
-    key, value = cells.customdata[..., 0], cells.customdata[..., 1]
-    assert ((6, 5), 2 * 5 + 4, row[14]) == (key.shape, key[2, 4], value[2, 4])
-    assert np.isnan([*value[0, :4], cells.z[5, 4]]).all()
-    assert ("0", "5", "10", "15", "20", "25") == tuple(figure.layout.yaxis.ticktext)
-    assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
-
-
 def test_nearly_flat_values_look_flat() -> None:
     flat = 0.0025 + 1e-6 * np.arange(401.0)
-    for figure in (
-        folded_square(flat, title=""),
-        kernel_map(flat[None], np.array([400]), title=""),
-    ):
-        cells = figure.data[0]
-        assert np.ptp(cells.z[~np.isnan(cells.z)]) < 0.1
-        assert len(cells.colorbar.ticktext) >= 2
-        assert all(0 <= each <= 1 for each in cells.colorbar.tickvals)
+    cells = kernel_map(flat[None], np.array([400]), title="").data[0]
+    assert np.ptp(cells.z[~np.isnan(cells.z)]) < 0.1
+    assert len(cells.colorbar.ticktext) >= 2
+    assert all(0 <= each <= 1 for each in cells.colorbar.tickvals)
 
 
 def test_scales() -> None:

@@ -86,8 +86,22 @@ def test_the_site_of_the_documentation(monkeypatch, tmp_path):
 
     monkeypatch.setattr(serving.site, "site", lambda: None)
     with TestClient(Starlette(routes=site_routes())) as client:
-        for path in ("/docs", "/docs/", "/docs/tutorial.html"):
+        for path in ("/docs", "/docs/", "/docs/tutorial.html", "/docs/tutorial.md"):
+            assert (200, True) == ((got := client.get(path)).status_code, "make docs" in got.text)
+        assert "# Tutorial" in got.text
+        assert 'href="index.html"' in got.text
+        deep = client.get("/docs/how-to/models.html").text
+        assert (
+            '(<a href="../reference/models.md">../reference/models.md</a>#bundled-models)' in deep
+        )
+        assert 'href="../index.html"' in deep
+        for path in ("/docs/nothing.html", "/docs/%2e%2e/README.md", "/docs/how-to"):
             assert (404, True) == ((got := client.get(path)).status_code, "make docs" in got.text)
+    monkeypatch.setattr(serving.site, "script", lambda: tmp_path / "serve.py")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/odd.md").write_text("<script>alert(1)</script>", "utf-8")
+    with TestClient(Starlette(routes=site_routes())) as client:
+        assert "&lt;script&gt;" in client.get("/docs/odd.html").text
 
 
 def test_who_may_frame_the_app(monkeypatch):

@@ -87,7 +87,9 @@ def card(
         first = ready(figure) if draw is None else None
         title = title or (first.title if first else "") or name
         shown = Open(result, title, first.height if first else FIGURE)
-        finding = (finding_of(result) + also).strip()
+        told, found = current().findings, finding_of(result)
+        finding = (found * (found not in told) + also).strip()
+        told.add(found)
         if draw is None:
             st.fragment(_head)(name, figure, shown, words, finding, first)
         else:

@@ -45,15 +45,22 @@ def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) 
 
     The values still sort as numbers. ``columns`` gives the name of the value in each column.
     """
-    formats: dict[str, Callable[[float], str]] = {}
+    words = {
+        column: dict(
+            zip(result.values[name].ravel().tolist(), texts_of(result, name).ravel(), strict=True)
+        )
+        for column, name in columns.items()
+    }
+    return worded_table(table, words)
 
-    def reader(name: str) -> Callable[[float], str]:
-        texts = texts_of(result, name)
-        words = dict(zip(result.values[name].ravel().tolist(), texts.ravel(), strict=True))
-        return lambda value: words.get(float(value), rounded(float(value)))
 
-    for column, name in columns.items():
-        formats[column] = reader(name)
+def worded_table(table: pd.DataFrame, words: dict[str, dict[float, str]]) -> Styler:
+    """Return a table whose columns show ``words`` in place of their numbers, by which they sort."""
+
+    def reader(known: dict[float, str]) -> Callable[[float], str]:
+        return lambda value: known.get(float(value), rounded(float(value)))
+
+    formats: Any = {column: reader(known) for column, known in words.items()}
     return table.style.set_uuid("table").format(formats)
 
 

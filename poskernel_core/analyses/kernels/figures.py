@@ -34,7 +34,6 @@ from poskernel_core.plotting.layout import (
 from poskernel_core.plotting.maps import (
     Colours,
     difference_colours,
-    folded_square,
     kernel_map,
     probability_colours,
 )
@@ -318,12 +317,6 @@ def map_panel(found: Result, panel: str = "kernel") -> go.Figure:
     seen = np.isfinite(found.values["kernel"]).any(axis=1)
     cells, colours = _coloured(found, panel, (seen, slice(int(queries[-1]) + 1)))
     return kernel_map(cells, queries[seen], title=PANELS[panel], colours=colours)
-
-
-def square_panel(head: Result, query: int, panel: str) -> go.Figure:
-    """Draw one of ``PANELS`` at a query position, folded to a square."""
-    row, colours = _coloured(head, panel, slice(query + 1), int(head.params["skip"]))
-    return folded_square(row, title=PANELS[panel], colours=colours)
 
 
 def _coloured(

@@ -115,6 +115,14 @@ def all_heads(result: Result) -> go.Figure:
     )
 
 
+def between(result: Result, query: int, key: int) -> Result:
+    """Return all heads' attention from one token to another, or between their blocks of tokens."""
+    places = {"query": query, "key": key}
+    starts = {axis: result.coordinates[axis] for axis in places}
+    blocks = {axis: int(known[known <= places[axis]][-1]) for axis, known in starts.items()}
+    return result.only("pattern").select(**blocks)
+
+
 def one_head(result: Result) -> go.Figure:
     """Draw one head's attention on the text."""
     pattern, queries = result.values["pattern"], result.coordinates["query"]

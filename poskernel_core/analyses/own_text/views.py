@@ -1,12 +1,14 @@
 """What is drawn and said of one text; its numbers have no errors."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from poskernel_core.analyses.claims import ATTENTION, HALF, heads_at, number_of, of_all, who
 from poskernel_core.analyses.own_text.figures import all_heads, one_head, one_row
+from poskernel_core.analyses.pictures import heads
 from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
@@ -100,6 +102,12 @@ VIEWS: Views = {
             "several tokens. Click a map, or move with the arrow keys and press Enter, to select "
             "that head on all pages.",
             explains="position_share",
+        ),
+        View(
+            "pattern [layer head]",
+            partial(heads, name="pattern"),
+            "Attention from token {query} to token {key}",
+            reading="The ten heads that give the key token most of the query token's attention.",
         ),
     ),
     "own-text-head": (

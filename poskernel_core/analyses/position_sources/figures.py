@@ -8,7 +8,7 @@ from poskernel_core.analyses.claims import who
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.conditions import measured
-from poskernel_core.plotting.layout import GRID, LINE, MUTED, legend_under_title, set_title, style
+from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, DIVERGING, GREEN, PURPLE, VERMILLION, fade
 
 MOST = 14
@@ -17,17 +17,11 @@ MOST = 14
 LISTED = 24
 """Shares of all heads with a bar of their own."""
 
-LEAST = 0.1
-"""Smallest share of an edge in the graph of all heads."""
-
 ROW = 24
 """Pixels of a component."""
 
-LEVEL = 64
-"""Pixels of a layer in the graph of all heads."""
-
 COLOURS = {"head": BLUE, "MLP": VERMILLION, "embedding": GREEN, "other": PURPLE}
-"""Colours of the components in the graph of all heads."""
+"""Colours of the components."""
 
 
 def largest(result: Result, most: int = MOST) -> list[int]:
@@ -166,82 +160,6 @@ def list_figure(every: Result, most: int = LISTED) -> go.Figure:
     return set_title(figure.update_layout(bargap=0.3), "Who feeds whom: the largest shares")
 
 
-def feeds_figure(every: Result, least: float | None = None) -> go.Figure:
-    """Draw the largest shares of all heads as a list; those from ``least`` on as a graph."""
-    return list_figure(every) if least is None else graph_figure(every, least)
-
-
-def graph_figure(every: Result, least: float = LEAST) -> go.Figure:
-    """Draw which components feed which heads: an edge for each share from ``least`` on.
-
-    Layers go upwards. The heads of a layer stand side by side, its MLP right of them; embeddings
-    and constants stand below.
-    """
-    share = every.values["share"]
-    layers, heads, _ = share.shape
-    names = every.words("source")
-    with np.errstate(invalid="ignore"):
-        edges = [tuple(map(int, place)) for place in np.argwhere(share >= least)]
-    places = _places(names, layers, heads)
-    figure = go.Figure()
-    for low, high, width in ((least, 0.25, 1.0), (0.25, 0.5, 2.5), (0.5, np.inf, 4.5)):
-        for kind, colour in COLOURS.items():
-            some = [
-                edge for edge in edges
-                if low <= share[edge] < max(high, low) and _kind(names[edge[2]]) == kind
-            ]  # fmt: skip
-            points = [
-                point
-                for layer, head, source in some
-                for point in (places[names[source]], places[head_name(layer, head)], (None, None))
-            ]
-            if points:
-                x, y = zip(*points, strict=True)
-                figure.add_scatter(
-                    x=x, y=y, mode="lines", hoverinfo="skip", showlegend=False,
-                    line={"width": width, "color": fade(colour, 0.45)},
-                )  # fmt: skip
-    used = {names[source] for *_, source in edges} | {head_name(*edge[:2]) for edge in edges}
-    for kind, colour in COLOURS.items():
-        own = [name for name in places if _kind(name) == kind]
-        own.sort(key=lambda name: name not in used)  # the legend shows the first one's colour
-        if own:
-            figure.add_scatter(
-                x=[places[name][0] for name in own],
-                y=[places[name][1] for name in own],
-                mode="markers" if kind in ("head", "MLP") else "markers+text",
-                text=[name.replace(" ", "<br>") for name in own],
-                textposition="bottom center",
-                textfont={"size": 10, "color": MUTED},
-                name={"head": "head", "MLP": "MLP", "embedding": "embedding"}.get(kind, "constant"),
-                marker={
-                    "color": [colour if name in used else MUTED for name in own],
-                    "opacity": [1.0 if name in used else 0.35 for name in own],
-                    "symbol": "square" if kind == "MLP" else "circle",
-                    "size": 9,
-                },
-                customdata=[[name, _sources_of(every, name, least)] for name in own],
-                hovertemplate="<b>%{customdata[0]}</b>%{customdata[1]}<extra></extra>",
-            )
-    style(figure, x_title="", y_title="layer", height=140 + LEVEL * (min(layers, 12) + 1))
-    figure.update_xaxes(visible=False)
-    ticks = [*range(layers)]
-    figure.update_yaxes(tickvals=ticks, gridcolor=GRID, range=[-1.8, layers - 0.5])
-    figure.update_layout(hovermode="closest")
-    return set_title(legend_under_title(figure), f"Who feeds whom: shares of {least:g} or more")
-
-
-def _places(names: list[str], layers: int, heads: int) -> dict[str, tuple[float, float]]:
-    found = {
-        head_name(layer, head): (float(head), float(layer))
-        for layer in range(layers)
-        for head in range(heads)
-    }
-    low = [name for name in names if _kind(name) in ("embedding", "other")]
-    step = heads / max(1, len(low))
-    found |= {name: ((place + 0.5) * step - 0.5, -1.0) for place, name in enumerate(low)}
-    late = [name for name in names if _kind(name) == "MLP"]
-    return found | {name: (heads + 0.6, int(name.split()[-1]) + 0.5) for name in late}
 
 
 def _kind(name: str) -> str:
@@ -250,14 +168,3 @@ def _kind(name: str) -> str:
     if name.startswith(("MLP", "layer")):
         return "MLP"
     return "embedding" if name.endswith("embedding") else "other"
-
-
-def _sources_of(every: Result, name: str, least: float) -> str:
-    if _kind(name) != "head":
-        return ""
-    layer, head = (int(each) for each in name[1:].split("H"))
-    share, error = every.values["share"][layer, head], every.errors["share"][layer, head]
-    names = every.words("source")
-    known = [place for place in np.argsort(-np.nan_to_num(share)) if share[place] >= least]
-    lines = [f"{names[place]} {measured(share[place], error[place])}" for place in known]
-    return "".join(f"<br>{line}" for line in lines) or "<br>no share is known"

@@ -18,7 +18,7 @@ from poskernel_core.analyses.claims import (
 from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.position_sources.figures import (
     bars_figure,
-    feeds_figure,
+    list_figure,
     map_figure,
     turning_figure,
 )
@@ -121,7 +121,7 @@ VIEWS: Views = {
     "position-sources": (
         View(
             "share [layer head component]",
-            feeds_figure,
+            list_figure,
             says=_every,
             reading="The largest shares of all heads, each a head and a part of the model that it "
             "reads position from. Error bars: one s.e. As a graph, layers go upwards. An edge "

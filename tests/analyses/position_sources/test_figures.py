@@ -75,46 +75,6 @@ def every():
     )
 
 
-def ends(figure):
-    """The ends of all edges, with their widths."""
-    found = {}
-    for trace in figure.data:
-        if trace.mode == "lines":
-            for at in range(0, len(trace.x), 3):
-                ends = tuple(zip(trace.x, trace.y, strict=True))[at : at + 2]
-                found[ends] = trace.line.width
-    return found
-
-
-def test_edges_are_shares_from_the_limit_on():
-    """W_pos feeds L0H0; L0H1 and MLP 0 feed L1H1: the thickest from a half on."""
-    figure = figures.graph_figure(every(), 0.1)
-    places = {
-        each[0]: (x, y)
-        for trace in figure.data
-        if trace.customdata is not None
-        for each, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)
-    }
-    assert set(places) == {*NAMES, "L1H0", "L1H1"}
-    assert places["L1H1"] == (1, 1)
-    assert places["MLP 0"] == (2.6, 0.5)
-    assert ends(figure) == {
-        (places["positional embedding"], places["L0H0"]): 4.5,
-        (places["L0H1"], places["L1H1"]): 4.5,
-        (places["MLP 0"], places["L1H1"]): 2.5,
-    }
-    assert len(ends(figures.graph_figure(every(), 0.05))) == 4
-    assert len(ends(figures.graph_figure(every(), 0.5))) == 2
-
-
-def test_what_a_head_reads_is_told():
-    figure = figures.graph_figure(every(), 0.1)
-    told = {each[0]: each[1] for trace in figure.data for each in trace.customdata or ()}
-    assert told["L1H1"] == "<br>L0H1 0.630 ± 0.010<br>MLP 0 0.400 ± 0.010"
-    assert told["L1H0"] == "<br>no share is known"
-    assert told["MLP 0"] == ""
-
-
 def test_the_default_figure():
     assert "Who feeds whom" in figure_of(every()).layout.title.text
     one = every().select(layer=1, head=1)
