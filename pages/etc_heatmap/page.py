@@ -85,13 +85,13 @@ def draw_stories(selection: Selection) -> None:
     """Draw links to figures of this model that show something at once, as far as stored."""
     links = [
         f"[{words}]({page_address(page, cell)}#{card}) ({cell})"
-        for words, page, cell, card in _stories(partial(_stored, selection))
+        for words, page, cell, card in stories(partial(_stored, selection))
     ]
     if links:
         st.markdown(f"**See** {' · '.join(links)}")
 
 
-def _stories(stored: Callable[[str], Result | None]) -> Iterator[tuple[str, str, str, str]]:
+def stories(stored: Callable[[str], Result | None]) -> Iterator[tuple[str, str, str, str]]:
     """Yield what a link says, and where it leads: a page, a head and a card."""
     if previous := stored("previous-token"):
         by_position = np.array(previous.text_of("kind")) == "by position"

@@ -177,9 +177,9 @@ def test_links_to_heads_that_show_something():
         ("an induction head", "induction_recency", "L0H1", "induction"),
         ("a head that looks for duplicates", "head", "L0H0", "induction"),
         ("a head that copies", "head", "L0H1", "copying"),
-    ] == [*etc_heatmap._stories(found.get)]
+    ] == [*etc_heatmap.stories(found.get)]
     found["copying"].values["copying_share_first_layer"][:] = np.nan
-    assert 2 == len([*etc_heatmap._stories(found.get)])
+    assert 2 == len([*etc_heatmap.stories(found.get)])
 
 
 @pytest.mark.parametrize("name", ["helix", "rotary_spectrum", "over_training"])
