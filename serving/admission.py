@@ -20,11 +20,12 @@ from math import ceil, inf
 
 from cachetools import TTLCache
 from starlette.requests import HTTPConnection
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit.web.server.starlette.starlette_server_config import XSRF_COOKIE_NAME
 
 from poskernel_core.common.addresses import network_of, parsed
+from poskernel_core.common.errors import Busy
 from poskernel_core.common.settings import Settings, settings
 from serving.page import PAGE
 
@@ -128,10 +129,13 @@ class Refusal:
     retry_after: int = RETRY_AFTER
 
     def response(self, connection: HTTPConnection) -> Response:
-        """Return the message, as HTML if a browser requests a page."""
+        """Return the message: HTML if a browser requests a page, a problem if a program asks."""
         headers = {"Retry-After": str(self.retry_after), "Cache-Control": "no-store"}
         if _wants_page(connection):
             return HTMLResponse(HTML.format(sentence=self.sentence), self.status, headers)
+        if connection.scope["path"].startswith("/api/"):
+            told = {"status": self.status, "detail": self.sentence, "error": Busy.__name__}
+            return JSONResponse(told, self.status, headers, "application/problem+json")
         return PlainTextResponse(f"{self.sentence}\n", self.status, headers)
 
 

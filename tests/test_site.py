@@ -21,7 +21,7 @@ def checkout(tmp_path):
         shutil.copytree(ROOT / name, tmp_path / name)
     for file in [*ROOT.glob("*.md"), ROOT / "llms.txt", ROOT / "zensical.toml"]:
         shutil.copy(file, tmp_path)
-    for name in ("poskernel_core", "pages"):
+    for name in ("poskernel_core", "pages", "serving"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 

@@ -33,13 +33,17 @@ from poskernel_core.cli.main import PROGRAM
 from poskernel_core.common import errors
 from poskernel_core.common.result import Value
 from poskernel_core.common.settings import PUBLIC, Settings, variable
+from poskernel_core.engine.engine import Engine
+from serving.api import Api
+from serving.callers import Callers
+from serving.openapi import document
 
 TARGET = ROOT / "build" / "reference"
 MADE = "<!-- Written by tools/reference.py: change the declarations in the code, not this file. -->"
 UNTOLD = "…"
 """Stands for the part of a text that differs from case to case."""
 
-SINGLE = ("interface", "commands", "settings", "addresses", "errors", "generated")
+SINGLE = ("interface", "commands", "http", "settings", "addresses", "errors", "generated")
 SHARED = {"instrument": "The sidebar of every page", "shared": "Parts of several pages"}
 
 
@@ -165,6 +169,7 @@ def written() -> dict[str, str]:
         **{"ours": ours, "merged": merged, "method_of": method_of, "sections": sections},
         **{"help_of": help_of, "PROGRAM": PROGRAM, "stub": stub, "names": sorted(pk.__all__)},
         **{"Settings": Settings, "PUBLIC": PUBLIC, "variable": variable},
+        **{"web": document(Api(lambda: Engine(), Callers()).endpoints())},
         **{"addressed": addressed, "failures": failures, "UNTOLD": UNTOLD},
     }
     made: Any = environment.from_string(Path(__file__).with_suffix(".md.jinja").read_text("utf-8"))

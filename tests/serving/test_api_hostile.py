@@ -5,8 +5,10 @@ import json
 import os
 
 import pytest
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
+from serving.admission import Admission, ConnectionLimits
 from serving.api import Api
 from serving.callers import Callers
 from tests.serving.test_api import FAR, HERE, JSON, MODEL, asked, client_of
@@ -357,6 +359,16 @@ def test_what_is_not_there(web, path):
 def test_what_follows_the_address(web, queries):
     answer = web.post(f"/api/v1/answers{queries}", headers=JSON, content=asked())
     assert 400 == one_sentence(answer)["status"]
+
+
+def test_too_many_requests():
+    """They are counted like those of readers, by their address."""
+    guarded = Admission(ConnectionLimits(0, 0, 1)).guard(PlainTextResponse("let in"))
+    web = TestClient(guarded, "http://localhost", client=FAR)
+    assert 200 == web.get("/api/v1/models").status_code
+    answer = web.get("/api/v1/models")
+    assert (429, "Busy") == (one_sentence(answer)["status"], answer.json()["error"])
+    assert 0 < int(answer.headers["retry-after"]) <= 60
 
 
 def test_what_nobody_expected(shipped, monkeypatch, caplog):

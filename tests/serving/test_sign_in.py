@@ -124,6 +124,23 @@ def test_an_account(accounts):
     assert back.startswith("/oauth2/callback?code=1 ")
 
 
+def test_a_token(tmp_path):
+    """Programs need it, pages do not; a server behind the proxy never sees it."""
+    with (
+        listening(_Echo) as server,
+        caddy(
+            tmp_path, "token.Caddyfile", POSKERNEL_TOKEN="2f0c", POSKERNEL_UPSTREAMS=f"to {server}"
+        ) as proxy,
+    ):
+        for path in ("/api/v1/models", "/api", "/mcp", "/mcp/", "/api/../api/v1/models"):
+            for wrong in ("", "Bearer", "Bearer 2F0C", "Bearer none", "2f0c"):
+                assert 401 == arrived(proxy, path, **({"Authorization": wrong} if wrong else {}))
+            headers = dict(arrived(proxy, path, Authorization="Bearer 2f0c"))
+            assert "authorization" not in headers
+            assert "127.0.0.1" == headers["x-forwarded-for"]
+        assert 401 != arrived(proxy, "/helix")
+
+
 @pytest.mark.parametrize(("short", "address"), [("0", "127.0.0.1"), ("1", "127.0.0.0")])
 def test_the_access_log(tmp_path, short, address):
     log = tmp_path / "access.log"
