@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
@@ -403,6 +403,8 @@ class ExperimentContext:
         positions: the recorded query positions.
         run: the canonical run, for an experiment that reads texts of its own.
         form: stores what there is of the result, with the number of steps done, at least 1.
+        statistics: what the needed passes have gathered, by role.
+        progress: takes the number of steps done and that of all; raises Cancelled after a cancel.
     """
 
     model: Any
@@ -418,24 +420,34 @@ class ExperimentContext:
     positions: tuple[int, ...] = ()
     run: RunSpec | None = None
     form: Callable[[int, Result], None] = lambda done, result: None
+    statistics: Statistics = field(default_factory=dict)
+    progress: Progress = lambda done, total: None
+
+    @property
+    def main(self) -> StatisticsView:
+        """The statistics of the only pass, or of the first one."""
+        return self.statistics["main"]
 
     def batches(
-        self, windows: Tokens, progress: Progress = lambda done, total: None, size: int = 0
+        self, windows: Tokens, size: int = 0, done: int = 0, total: int | None = None
     ) -> Iterator[tuple[range, Any]]:
         """Yield batches of windows for the model: their numbers, and token ids ``[text, pos]``.
 
-        Progress is told before each, in windows, and at the end. ``size`` is how many fit into
-        memory, if the execution does not say; 0: they are read one by one.
+        Progress is told before each and at the end: windows, ``done`` of them before, of ``total``
+        (default: these windows; 0: nothing is told). ``size`` is how many fit into memory, if the
+        execution does not say; 0: they are read one by one.
         """
         import torch
 
         size = (self.batch or size) if size else 1
+        total = len(windows) if total is None else total
+        tell = self.progress if total else lambda *_: None
         for first in range(0, len(windows), size):
-            progress(first, len(windows))
+            tell(done + first, total)
             some = range(first, min(first + size, len(windows)))
             rows = np.ascontiguousarray(windows[some.start : some.stop])
             yield some, torch.from_numpy(rows)
-        progress(len(windows), len(windows))
+        tell(done + len(windows), total)
 
 
 class Experiment(Question[P]):
@@ -523,5 +535,6 @@ class Experiment(Question[P]):
         """
         part, _, name = self.runs.rpartition(":")
         module = f"experiment.{part}" if part else "experiment"
-        result: Result = self.beside(module, name)(subject, statistics, params, progress)
+        subject = replace(subject, statistics=statistics, progress=progress)
+        result: Result = self.beside(module, name)(subject, params)
         return result

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.induction.experiment import copy_losses, diagonals
 from poskernel_core.analyses.kernel_only import experiment as kernel_only
 from poskernel_core.analyses.kernel_only.formulas import KERNEL, MEAN_OUTPUT
@@ -22,27 +22,17 @@ PERIOD = 24
 """Random tokens that are repeated, or as many as fit."""
 
 
-def ablate_heads(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: AblateHeadsParams,
-    progress: Progress,
-) -> Result:
+def ablate_heads(subject: ExperimentContext, params: AblateHeadsParams) -> Result:
     """Run texts and random tokens clean and ablated; see :class:`AblateHeads`."""
     geometry, start = subject.model.geometry, int(subject.start_token)
     cells = parse_cells(params.heads, geometry.n_layers, geometry.n_heads)
     kernel_only.check_heads(geometry, cells)
     texts = kernel_only.divided(subject, params)
     given = params.by in ("mean", "kernel")
-    fixed = (
-        kernel_only.fixed_of(subject, texts, params.skip, progress)
-        if given
-        else kernel_only.Fixed()
-    )
+    fixed = kernel_only.fixed_of(subject, texts, params.skip) if given else kernel_only.Fixed()
     total, others = len(texts.loss) + params.samples, np.roll(texts.loss, 1, axis=0)
     clean, changed = (np.full(texts.loss.shape, np.nan) for _ in range(2))
-    for some, tokens in subject.batches(texts.loss, size=kernel_only.BATCH):
-        progress(some.start, total)
+    for some, tokens in subject.batches(texts.loss, kernel_only.BATCH, 0, total):
         at = slice(some.start, some.stop)
         edit = _edit(subject, params, cells, fixed, torch.from_numpy(others[at]))
         for found, each in ((clean, Edit()), (changed, edit)):
@@ -54,7 +44,7 @@ def ablate_heads(
         sampled.batches(subject, layout, params.samples, 0, logits=len(layout.places)), again,
         strict=True,
     ):  # fmt: skip
-        progress(len(texts.loss) + some.start, total)
+        subject.progress(len(texts.loss) + some.start, total)
         for each in (Edit(), _edit(subject, params, cells, fixed, other)):
             seen = _Induction(geometry.n_layers, geometry.n_heads, len(tokens), start, period)
             logits = subject.model.run(tokens, each, [seen], samples=some).cpu()

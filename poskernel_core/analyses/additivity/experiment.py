@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import groups_of
@@ -53,9 +53,7 @@ def shift_places(context: int, first: int, length: int, shifts: int) -> np.ndarr
     return first + step * np.arange(shifts)
 
 
-def additivity(
-    subject: ExperimentContext, statistics: Statistics, params: AdditivityParams, progress: Progress
-) -> Result:
+def additivity(subject: ExperimentContext, params: AdditivityParams) -> Result:
     """Run every passage at every place; see :class:`spec.Additivity`."""
     first, length = int(subject.start_token), params.passage_length
     texts, context = subject.windows[:, : first + length], subject.windows.shape[1]
@@ -66,7 +64,7 @@ def additivity(
         [np.zeros((params.shifts, first), int), places[:, None] + np.arange(length)], axis=1
     )
     keys = _Keys(first)
-    for some, text in subject.batches(texts, progress):
+    for some, text in subject.batches(texts):
         subject.model.run(
             text.expand(params.shifts, -1),
             observers=[keys],

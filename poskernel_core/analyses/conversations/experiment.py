@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import parse_json
@@ -51,12 +51,7 @@ def shares(
     }
 
 
-def attention_by_class(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: ConversationParams,
-    progress: Progress,
-) -> Result:
+def attention_by_class(subject: ExperimentContext, params: ConversationParams) -> Result:
     """Run the conversations; see :class:`spec.Conversations`."""
     run, located = subject.run, subject.model.located
     if (tokenizer := load_tokenizer(located)) is None:
@@ -73,7 +68,7 @@ def attention_by_class(
     classes: list[int] = []
     rendered = None
     for done, each in enumerate(turns):
-        progress(done, len(turns))
+        subject.progress(done, len(turns))
         rendered = render(located, each, params.date)
         tokens, classes = classified(tokenizer, rendered)
         if one and len(tokens) > run.context:
@@ -91,7 +86,7 @@ def attention_by_class(
         subject.model.run(torch.tensor([tokens], device="cpu"), observers=[seen], until=-1)
         for total, part in zip(sums, seen.sums(), strict=True):
             total.add(part[None], range(done, done + 1))
-    progress(len(turns), len(turns))
+    subject.progress(len(turns), len(turns))
     texts: dict[str, Any] = {"query_classes": list(QUERY_CLASSES), "key_classes": list(KEY_CLASSES)}
     if one and rendered is not None:
         texts |= {"written": rendered.text, "classes": [KEY_CLASSES[each] for each in classes]}

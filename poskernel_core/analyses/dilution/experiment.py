@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.dilution import formulas, longer
 from poskernel_core.analyses.kernels.formulas import total_variation
 from poskernel_core.common.attention import ScoreRule
@@ -64,12 +64,7 @@ class _Seen(Observer):
         return np.stack(found)
 
 
-def longer_contexts(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: longer.LongerContextsParams,
-    progress: Progress,
-) -> Result:
+def longer_contexts(subject: ExperimentContext, params: longer.LongerContextsParams) -> Result:
     """Run every text in every context; see :class:`longer.LongerContexts`."""
     start = int(subject.start_token)
     texts = formulas.long_texts(subject.windows, start, longer.FACTORS[-1])
@@ -100,7 +95,7 @@ def longer_contexts(
             continue
         edit, seen, rows = ScaledRotation(scaling, factor, length), _Seen(ends, len(texts)), []
         for number, text in enumerate(texts):
-            progress(done, total)
+            subject.progress(done, total)
             end = torch.from_numpy(np.append(text[:start], text[-factor * (length - start) :]))
             logits = subject.model.run(end[None], edit, [seen], samples=range(number, number + 1))
             rows.append(losses(logits[0].cpu(), end)[start:])

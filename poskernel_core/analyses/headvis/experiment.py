@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
@@ -115,27 +115,20 @@ class Kept:
         return first + drawn if drawn < params.per_interval else None
 
 
-def head_examples(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: HeadExamplesParams,
-    progress: Progress,
-) -> Result:
+def head_examples(subject: ExperimentContext, params: HeadExamplesParams) -> Result:
     """Run the texts; see :class:`~poskernel_core.analyses.headvis.spec.HeadExamples`."""
     geometry, windows = subject.model.geometry, subject.windows
     heads, context = (geometry.n_layers, geometry.n_heads), windows.shape[1]
     first = min(FIRST_TEXTS, len(windows))
     steps, size = first + len(windows), max(1, TOKENS_AT_A_TIME // context)
     begun: list[np.ndarray] = []
-    for some, tokens in subject.batches(windows[:first], size=size):
-        progress(some.start, steps)
+    for some, tokens in subject.batches(windows[:first], size, 0, steps):
         begun.append(_stacked(_largest(subject, tokens, some)))
     kept = Kept(heads, context, params, _limits(np.concatenate(begun), params.intervals))
     counts = np.zeros((*heads, BINS), dtype=np.int64)
     layers, columns = np.indices(heads)
     mean = Groups()
-    for some, tokens in subject.batches(windows, size=size):
-        progress(first + some.start, steps)
+    for some, tokens in subject.batches(windows, size, first, steps):
         seen = _largest(subject, tokens, some, keep_top=True)
         largest = _stacked(seen)
         mean.add(torch.from_numpy(largest), some)

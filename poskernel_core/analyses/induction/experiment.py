@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.induction import spec
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
 from poskernel_core.analyses.random_tokens.experiment import sampled
@@ -28,16 +28,11 @@ from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.statistics.moments import Moments
 
 
-def induction_scores(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.InductionScoresParams,
-    progress: Progress,
-) -> Result:
+def induction_scores(subject: ExperimentContext, params: spec.InductionScoresParams) -> Result:
     """Run the sequences; see :class:`spec.InductionScores`."""
     period, first = params.period, int(subject.start_token)
     layout = twice_layout(period, subject.start_token)
-    count = sampled.steps(progress, params.samples)
+    count = sampled.steps(subject, params.samples)
     take = partial(diagonals, first=first, period=period)
     seen, losses = sampled.PatternMeans(subject.model.geometry.n_layers, take), Moments()
     for some, tokens in sampled.batches(
@@ -86,17 +81,12 @@ def _losses(logits: Tensor, tokens: Tensor) -> Tensor:
 MAX_CELLS = 2**23
 
 
-def induction_recency(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.RecencyParams,
-    progress: Progress,
-) -> Result:
+def induction_recency(subject: ExperimentContext, params: spec.RecencyParams) -> Result:
     """Run every row; see :class:`spec.InductionRecency`."""
     start, layers = subject.start_token, subject.model.geometry.n_layers
     seconds = second_positions(params.length, params.first, params.candidates, start)
     sampled.check_size(subject, params.length, MAX_CELLS, rows=len(seconds))
-    count = sampled.steps(progress, len(seconds) * params.samples + sampled.measured(params))
+    count = sampled.steps(subject, len(seconds) * params.samples + sampled.measured(params))
     edit, norms = sampled.ablations(subject, params, params.length, count)
     rows = []
     for second in seconds:
@@ -152,15 +142,10 @@ def _examples(subject: ExperimentContext, rows: list[sampled.RowMeans]) -> list[
     return found
 
 
-def recency_patterns(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.RecencyPatternsParams,
-    progress: Progress,
-) -> Result:
+def recency_patterns(subject: ExperimentContext, params: spec.RecencyPatternsParams) -> Result:
     """Run one row; see :class:`spec.RecencyPatterns`."""
     sampled.check_size(subject, params.length, MAX_CELLS)
-    count = sampled.steps(progress, params.samples + sampled.measured(params))
+    count = sampled.steps(subject, params.samples + sampled.measured(params))
     edit, _ = sampled.ablations(subject, params, params.length, count)
     layout = pairs_layout(
         params.length, params.first, params.second, params.candidates, subject.start_token
@@ -184,16 +169,14 @@ OVER_ROWS = ("probability", "probability_advantage", "attention", "attention_adv
 RISES = {"probability": "probability_rise", "attention_last": "attention_rise"}
 
 
-def norm_cause(
-    subject: ExperimentContext, statistics: Statistics, params: NormCauseParams, progress: Progress
-) -> Result:
+def norm_cause(subject: ExperimentContext, params: NormCauseParams) -> Result:
     """Run every sequence twice; see :class:`induction.norm_cause.NormCause`."""
     start, samples = subject.start_token, params.samples
     seconds = second_positions(params.length, params.first, params.candidates, start)
     switches = {name: getattr(params, name) for name in Ablations.model_fields}
     asked = [NormAblations(**switches, equalise_norms=equalise) for equalise in (False, True)]
     sequences = len(RUNS) * (len(seconds) + 1) * samples
-    count = sampled.steps(progress, 2 * sum(sampled.measured(each) for each in asked) + sequences)
+    count = sampled.steps(subject, 2 * sum(sampled.measured(each) for each in asked) + sequences)
 
     def moments(layout: Layout, stream: int, edits: list[Edit]) -> dict[str, Moments]:
         rows, found = _LastRows(params.trend_from), defaultdict[str, Moments](Moments)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
 from poskernel_core.analyses.interventions.spec import (
     Averaging,
@@ -28,38 +28,31 @@ CANDIDATES = 6
 FIRST_LAYERS = 4
 
 
-def intervene(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: InterventionParams,
-    progress: Progress,
-) -> Result:
+def intervene(subject: ExperimentContext, params: InterventionParams) -> Result:
     """Run the prompt clean and changed; see :class:`spec.Intervention`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
-    edit = build_edit(subject, statistics, params)
+    edit = build_edit(subject, params)
     if subject.windows.shape[1] < 2 + subject.start_token:
         raise BadRequest("Expected a prompt of two tokens or more, got fewer: type a few words.")
     runs = []
     for done, each in enumerate((Edit(), edit)):
-        progress(done, 2)
+        subject.progress(done, 2)
         found = measure(
             subject.model, subject.windows, each, start_token=subject.start_token, cell=cell
         )
         runs.append(found)
-    progress(2, 2)
+    subject.progress(2, 2)
     return Intervention.result(params, **_compared(subject, *runs))
 
 
-def build_edit(
-    subject: ExperimentContext, statistics: Statistics, params: InterventionParams
-) -> Edit:
+def build_edit(subject: ExperimentContext, params: InterventionParams) -> Edit:
     """Return the edit that the parameters describe, for this model and prompt."""
     geometry = subject.model.geometry
     sizes = geometry.n_layers, geometry.n_heads
     match params.change:
         case "average":
-            return averaging_edit(subject, statistics, params, params.group)
+            return averaging_edit(subject, params, params.group)
         case "blind":
             first_four = f"0-{min(FIRST_LAYERS, geometry.n_layers) - 1}"
             layers = parse_layers(params.layers.strip() or first_four, geometry.n_layers)
@@ -76,9 +69,7 @@ def build_edit(
             return interventions.RemovedEmbeddings(params.embeddings)
 
 
-def averaging_edit(
-    subject: ExperimentContext, statistics: Statistics, place: AveragingPlace, group: int
-) -> Edit:
+def averaging_edit(subject: ExperimentContext, place: AveragingPlace, group: int) -> Edit:
     """Return the edit that averages positions, in ``W_pos`` or in the stream before a layer."""
     geometry, layer = subject.model.geometry, place.layer
     if geometry.scheme != "learned":
@@ -91,7 +82,7 @@ def averaging_edit(
         return interventions.AveragedPositions(group, subject.model.position_matrix(), place.keep)
     if layer >= geometry.n_layers:
         raise BadRequest(f"Expected a layer from 0 to {geometry.n_layers - 1}, got {layer}.")
-    rows = torch.from_numpy(statistics["repeated"].layer(layer)["mean_residuals"].copy())
+    rows = torch.from_numpy(subject.statistics["repeated"].layer(layer)["mean_residuals"].copy())
     return interventions.AveragedStream(layer, group, rows.to(subject.model.device), place.keep)
 
 
@@ -129,17 +120,15 @@ def _candidates(clean: np.ndarray, changed: np.ndarray) -> np.ndarray:
     return both[np.argsort(-clean[both], kind="stable")]
 
 
-def average(
-    subject: ExperimentContext, statistics: Statistics, params: AveragingParams, progress: Progress
-) -> Result:
+def average(subject: ExperimentContext, params: AveragingParams) -> Result:
     """Run every window with every group size; see :class:`spec.Averaging`."""
     sizes = (1, *GROUP_SIZES)
-    edits = [averaging_edit(subject, statistics, params, size) for size in sizes]
+    edits = [averaging_edit(subject, params, size) for size in sizes]
 
     def effects(found: Measured, clean: Measured) -> dict[str, Any]:
         return {"loss": float(np.nanmean(found.loss)), "previous_mass": found.previous_mass}
 
-    each = each_window(subject, edits, effects, progress)
+    each = each_window(subject, edits, effects)
     ordered = {value.name: each[value.name] for value in Averaging.values}
     coordinates = {"group": np.array(sizes)}
     return Averaging.estimated(subject, params, *means_of(ordered), coordinates=coordinates)
@@ -149,7 +138,6 @@ def each_window(
     subject: ExperimentContext,
     edits: Sequence[Edit],
     effects: Callable[[Measured, Measured], dict[str, Any]],
-    progress: Progress,
     cell: tuple[int, int] | None = None,
 ) -> dict[str, np.ndarray]:
     """Return what every edit does to every window, ``[text, edit, ...]`` by name.
@@ -163,7 +151,7 @@ def each_window(
         rows.append([])
         window = subject.windows[text : text + 1]
         for place, edit in enumerate(edits):
-            progress(text * len(edits) + place, len(subject.windows) * len(edits))
+            subject.progress(text * len(edits) + place, len(subject.windows) * len(edits))
             found = measure(subject.model, window, edit, start_token=subject.start_token, cell=cell)
             clean = clean or found
             rows[-1].append(effects(found, clean))

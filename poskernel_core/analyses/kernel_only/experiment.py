@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from poskernel_core.analyses.base import Experiment, ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import Experiment, ExperimentContext
 from poskernel_core.analyses.kernel_only import formulas, spec
 from poskernel_core.analyses.rotary.formulas import positional_logit, products
 from poskernel_core.common.attention import ScoreRule, repeat_kv
@@ -135,23 +135,22 @@ class _Sums(Observer):
         sums[layer] = sums[layer] + more if layer in sums else more
 
 
-def fixed_of(subject: ExperimentContext, texts: Texts, skip: int, progress: Progress) -> Fixed:
+def fixed_of(subject: ExperimentContext, texts: Texts, skip: int) -> Fixed:
     """Return kernels and means, gathered by two passes; the model remembers the last ones."""
     key = hashlib.sha256(texts.kernels.tobytes() + bytes([skip])).hexdigest()
     made: Fixed = subject.model.remember(
-        "kernel-only", key, lambda: gather(subject, texts.kernels, skip, progress)
+        "kernel-only", key, lambda: gather(subject, texts.kernels, skip)
     )
     return made
 
 
-def gather(subject: ExperimentContext, windows: Tokens, skip: int, progress: Progress) -> Fixed:
+def gather(subject: ExperimentContext, windows: Tokens, skip: int) -> Fixed:
     """Gather mean keys, patterns, outputs and rotary pairs by one pass, kernels by a second one."""
     means = _Sums(skip, subject.model.geometry.scheme == "rotary")
     kernels = _Sums(skip, False, keys := {})
     mean: dict[str, dict[int, Tensor]] = {}
     for done, seen in ((0, means), (len(windows), kernels)):
-        for some, tokens in subject.batches(windows, size=BATCH):
-            progress(done + some.start, 2 * len(windows))
+        for _, tokens in subject.batches(windows, BATCH, done, 2 * len(windows)):
             subject.model.run(tokens, Edit(), [seen], until=-1)
         for name, sums in seen.sums.items():
             mean[name] = {layer: total / len(windows) for layer, total in sums.items()}
@@ -240,7 +239,7 @@ def losses(logits: Tensor, tokens: Tensor) -> np.ndarray:
 
 
 def estimated_costs(
-    subject: ExperimentContext, windows: Tokens, fixed: Fixed, draws: int, progress: Progress
+    subject: ExperimentContext, windows: Tokens, fixed: Fixed, draws: int
 ) -> np.ndarray:
     """Return the estimated costs ``[text, replacement, layer, head]``, in nats a token.
 
@@ -249,7 +248,7 @@ def estimated_costs(
     geometry = subject.model.geometry
     found = np.full((len(windows), len(fixed.names), geometry.n_layers, geometry.n_heads), np.nan)
     generator = torch.Generator("cpu").manual_seed(0)
-    for some, tokens in subject.batches(windows, progress, BATCH):
+    for some, tokens in subject.batches(windows, BATCH):
         edit, seen = Outputs(), _Seen(geometry.with_heads)
         logits = subject.model.run(tokens, edit, [seen], graph=True)
         text = slice(some.start, some.stop)
@@ -289,11 +288,7 @@ def _products(gradient: Tensor, z: Tensor, values: Tensor, fixed: Fixed, layer: 
 
 
 def exact_costs(
-    subject: ExperimentContext,
-    windows: Tokens,
-    fixed: Fixed,
-    cells: Sequence[Cell],
-    progress: Progress,
+    subject: ExperimentContext, windows: Tokens, fixed: Fixed, cells: Sequence[Cell]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return exact costs ``[text, replacement, cell]`` and the clean loss ``[text]``, in nats.
 
@@ -302,11 +297,11 @@ def exact_costs(
     model, names = subject.model, fixed.names
     found = np.empty((len(windows), len(names), len(cells)))
     clean = np.empty(len(windows))
-    for some, tokens in subject.batches(windows, size=BATCH):
+    for some, tokens in subject.batches(windows, BATCH, total=0):
         seen, text = _Seen([layer for layer, _ in cells]), slice(some.start, some.stop)
         clean[text] = losses(model.run(tokens, Edit(), [seen]), tokens).mean(axis=1)
         for place, cell in enumerate(cells):
-            progress(some.start * len(cells) + place * len(some), len(windows) * len(cells))
+            subject.progress(some.start * len(cells) + place * len(some), len(windows) * len(cells))
             for row, name in enumerate(names):
                 begin = cell[0], seen.before[cell[0]]
                 logits = model.run(tokens, fixed.edit(name, [cell]), stream=begin)
@@ -341,20 +336,15 @@ def _of_kernel(means: Means) -> Means:
     }
 
 
-def kernel_only_cost(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.KernelOnlyCostParams,
-    progress: Progress,
-) -> Result:
+def kernel_only_cost(subject: ExperimentContext, params: spec.KernelOnlyCostParams) -> Result:
     """Estimate the costs of all heads, and compute some; see :class:`spec.KernelOnlyCost`."""
     texts = divided(subject, params)
-    fixed = fixed_of(subject, texts, params.skip, progress)
-    estimated = estimated_costs(subject, texts.loss, fixed, params.draws, progress)
+    fixed = fixed_of(subject, texts, params.skip)
+    estimated = estimated_costs(subject, texts.loss, fixed, params.draws)
     cost, mean = estimated.copy(), estimated[:, 0].mean(axis=0)
     cells = _in_order(-mean)
     cells = sorted(cells if params.exact == "all" else cells[:LARGEST])
-    exact, clean = exact_costs(subject, texts.loss, fixed, cells, progress)
+    exact, clean = exact_costs(subject, texts.loss, fixed, cells)
     how = np.zeros(mean.shape, dtype=np.int64)
     for place, cell in enumerate(cells):
         cost[:, :, *cell], how[cell] = exact[..., place], 1
@@ -365,19 +355,14 @@ def kernel_only_cost(
     )  # fmt: skip
 
 
-def kernel_only_head(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.KernelOnlyHeadParams,
-    progress: Progress,
-) -> Result:
+def kernel_only_head(subject: ExperimentContext, params: spec.KernelOnlyHeadParams) -> Result:
     """Compute the exact costs of one head; see :class:`spec.KernelOnlyHead`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     check_heads(geometry, [cell])
     texts = divided(subject, params)
-    fixed = fixed_of(subject, texts, params.skip, progress)
-    exact, clean = exact_costs(subject, texts.loss, fixed, [cell], progress)
+    fixed = fixed_of(subject, texts, params.skip)
+    exact, clean = exact_costs(subject, texts.loss, fixed, [cell])
     samples = {"cost": exact[..., 0], "clean_loss": clean}
     return answer(
         spec.KernelOnlyHead, subject, params, texts, samples, _of_kernel,
@@ -385,25 +370,20 @@ def kernel_only_head(
     )  # fmt: skip
 
 
-def heads_replaced(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.HeadsReplacedParams,
-    progress: Progress,
-) -> Result:
+def heads_replaced(subject: ExperimentContext, params: spec.HeadsReplacedParams) -> Result:
     """Run the model with more and more heads replaced; see :class:`spec.HeadsReplaced`."""
     texts, geometry = divided(subject, params), subject.model.geometry
-    fixed = fixed_of(subject, texts, params.skip, progress)
+    fixed = fixed_of(subject, texts, params.skip)
     few = texts.kernels[: len(texts.loss)]
-    estimated = estimated_costs(subject, few, fixed, params.draws, progress).mean(axis=0)
+    estimated = estimated_costs(subject, few, fixed, params.draws).mean(axis=0)
     orders = [_in_order(estimated[fixed.names.index(name)]) for name in CURVES]
     counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
     change, clean = np.empty((len(texts.loss), len(CURVES), len(counts))), np.empty(len(texts.loss))
-    for some, tokens in subject.batches(texts.loss, size=BATCH):
+    for some, tokens in subject.batches(texts.loss, BATCH, total=0):
         at = slice(some.start, some.stop)
         clean[at] = losses(subject.model.run(tokens, Edit()), tokens).mean(axis=1)
         for done, (row, place) in enumerate(np.ndindex(change.shape[1:])):
-            progress(some.start * change[0].size + done * len(some), change.size)
+            subject.progress(some.start * change[0].size + done * len(some), change.size)
             edit = fixed.edit(CURVES[row], orders[row][: counts[place]])
             loss = losses(subject.model.run(tokens, edit), tokens).mean(axis=1)
             change[at, row, place] = loss - clean[at]

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.own_text.spec import (
     MAX_PATTERN_CELLS,
     HeadOnText,
@@ -27,18 +27,16 @@ ROWS = 64
 SHARES = ("position_share", "content_share", "covariance_share")
 
 
-def all_heads(
-    subject: ExperimentContext, statistics: Statistics, params: OwnTextParams, progress: Progress
-) -> Result:
+def all_heads(subject: ExperimentContext, params: OwnTextParams) -> Result:
     """Run the text; see :class:`~poskernel_core.analyses.own_text.spec.OwnText`."""
-    main, geometry = statistics["main"], subject.model.geometry
+    main, geometry = subject.main, subject.model.geometry
     length = subject.windows.shape[1]
     most = math.isqrt(MAX_PATTERN_CELLS // (geometry.n_layers * geometry.n_heads))
     block = math.ceil(length / max(1, min(LARGEST_SIDE, most)))
     seen = _AllHeads(main, geometry.n_layers, geometry.n_heads, length, block, params.skip)
-    progress(0, 1)
+    subject.progress(0, 1)
     _run(subject, seen, -1)
-    progress(1, 1)
+    subject.progress(1, 1)
     starts = np.arange(0, length, block)
     return OwnText.result(
         params,
@@ -48,17 +46,15 @@ def all_heads(
     )
 
 
-def one_head(
-    subject: ExperimentContext, statistics: Statistics, params: HeadOnTextParams, progress: Progress
-) -> Result:
+def one_head(subject: ExperimentContext, params: HeadOnTextParams) -> Result:
     """Run the text up to a head: :class:`~poskernel_core.analyses.own_text.spec.HeadOnText`."""
-    main, geometry = statistics["main"], subject.model.geometry
+    main, geometry = subject.main, subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     length = subject.windows.shape[1]
     seen = _OneHead(main, layer, head, kept_queries(length, params.around), params.skip)
-    progress(0, 1)
+    subject.progress(0, 1)
     _run(subject, seen, layer)
-    progress(1, 1)
+    subject.progress(1, 1)
     return HeadOnText.result(
         params,
         seen.values(),

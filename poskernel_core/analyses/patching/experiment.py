@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from poskernel_core.analyses.base import UNKNOWN, ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import UNKNOWN, ExperimentContext
 from poskernel_core.analyses.kernel_only.experiment import Outputs
 from poskernel_core.analyses.patching import spec
 from poskernel_core.common.attention import repeat_kv
@@ -132,9 +132,7 @@ class _Pair(Observer):
         return np.array(found) / (self.ends[1] - self.ends[0])
 
 
-def patch_heads(
-    subject: ExperimentContext, statistics: Statistics, params: spec.PatchParams, progress: Progress
-) -> Result:
+def patch_heads(subject: ExperimentContext, params: spec.PatchParams) -> Result:
     """Put every head of one prompt into the run of the other; see :class:`spec.PatchHeads`."""
     geometry, what = subject.model.geometry, params.what
     pair, layers = _Pair(subject, params, [what]), geometry.with_heads
@@ -150,18 +148,13 @@ def patch_heads(
     for layer in layers:
         attribution[layer] = pair.attributions(layer, pair.with_heads(layer, what, *groups))
     for done, layer in enumerate(layers):
-        progress(done, len(layers))
+        subject.progress(done, len(layers))
         subject.form(done + 1, result())
         effect[layer] = pair.effects(layer, pair.with_heads(layer, what, *groups))
     return result()
 
 
-def patch_positions(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.PatchPositionsParams,
-    progress: Progress,
-) -> Result:
+def patch_positions(subject: ExperimentContext, params: spec.PatchPositionsParams) -> Result:
     """Put a head, or a layer, into the other run by position; see :class:`spec.PatchPositions`."""
     geometry, what = subject.model.geometry, params.what
     found = re.fullmatch(r"[Ll]([0-9]{1,6})", params.head.strip())
@@ -170,7 +163,7 @@ def patch_positions(
     else:
         layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         heads = [head]
-    progress(0, 2)
+    subject.progress(0, 2)
     pair = _Pair(subject, params, spec.PARTS, layer)
     pattern, change = pair.by_key
 
@@ -185,7 +178,7 @@ def patch_positions(
 
     parts = (z for part in spec.PARTS for z in pair.with_heads(layer, part, heads))
     part_effect = pair.effects(layer, parts)
-    progress(1, 2)
+    subject.progress(1, 2)
     values = {
         "effect": pair.effects(layer, positions()),
         "attribution": pair.attributions(layer, positions()),

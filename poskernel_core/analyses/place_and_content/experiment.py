@@ -5,7 +5,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.place_and_content.formulas import shares, variances
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, PlaceAndContentParams
 from poskernel_core.common.groups import first_in_equal_groups, groups_of
@@ -74,18 +74,13 @@ def turns_of(
     return torch.stack([rotation.turned(cos, cos, plain + 1), rotation.turned(sin, sin, plain)], -2)
 
 
-def place_and_content(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: PlaceAndContentParams,
-    progress: Progress,
-) -> Result:
+def place_and_content(subject: ExperimentContext, params: PlaceAndContentParams) -> Result:
     """Run the texts; see :class:`PlaceAndContent`."""
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     geometry = subject.model.geometry
     seen = _Tables(geometry, subject.positions, groups_of(len(texts)), params.skip)
     wide = texts.shape[1] * (geometry.n_heads + geometry.n_kv_heads) * geometry.d_head
-    for some, tokens in subject.batches(texts, progress, max(1, NUMBERS // wide)):
+    for some, tokens in subject.batches(texts, max(1, NUMBERS // wide)):
         subject.model.run(tokens, observers=[seen], samples=some, until=-1)
     return PlaceAndContent.estimated(
         subject,

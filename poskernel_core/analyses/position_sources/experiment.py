@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.position_sources import formulas, spec
 from poskernel_core.analyses.position_sources.formulas import (
     FEWEST,
@@ -234,17 +234,12 @@ def kind_of(name: str) -> str:
     return KIND_OF.get(name, "heads_share" if layer_of(name) >= 0 else "mlps_share")
 
 
-def all_heads(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.PositionSourcesParams,
-    progress: Progress,
-) -> Result:
+def all_heads(subject: ExperimentContext, params: spec.PositionSourcesParams) -> Result:
     """Run the texts up to each layer; see :class:`spec.PositionSources`."""
     geometry = subject.model.geometry
     layers = geometry.with_heads
-    texts = _Texts(subject, statistics["main"], params)
-    progress(0, 1)
+    texts = _Texts(subject, subject.main, params)
+    subject.progress(0, 1)
     texts.see(range(layers[-1] + 1))
     heads = {layer: len(texts.layers[layer].spread[0]) for layer in layers}
     cells = [(layer, head) for layer in layers for head in range(heads[layer])]
@@ -254,7 +249,7 @@ def all_heads(
         each
         for first in range(0, len(cells), size)
         for each in _shares(
-            texts, cells[first : first + size], partial(progress, first, len(cells))
+            texts, cells[first : first + size], partial(subject.progress, first, len(cells))
         )
     ]
     names = ordered(name for _, own, _, _ in found for name in own)
@@ -303,25 +298,20 @@ def ordered(names: Iterable[str]) -> list[str]:
     return [*plain, *(name for name in every if name not in plain)]
 
 
-def one_head(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.HeadSourcesParams,
-    progress: Progress,
-) -> Result:
+def one_head(subject: ExperimentContext, params: spec.HeadSourcesParams) -> Result:
     """Run the texts up to one head's layer; see :class:`spec.HeadSources`."""
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     if geometry.reason(layer):
         raise BadRequest(f"Layer {layer} has no heads: it is {geometry.reason(layer)}.")
-    texts = _Texts(subject, statistics["main"], params)
-    progress(0, 2 * texts.groups)
+    texts = _Texts(subject, subject.main, params)
+    subject.progress(0, 2 * texts.groups)
     texts.see(range(layer, layer + 1))
     reading, gradients = texts.reading(layer, head), texts.gradients(layer, head)
     keys: Any = [0.0] * texts.groups
     shares: Any = np.zeros(3)[:, None, None]
     for group, tokens in texts.batches(layer):
-        progress(group, 2 * texts.groups)
+        subject.progress(group, 2 * texts.groups)
         found = read_components(texts.model, tokens, layer)
         unturned = component_keys(found, head) / texts.each
         mean = unturned[:, params.skip :].mean(dim=1, keepdim=True).expand_as(unturned)
@@ -345,7 +335,7 @@ def one_head(
         [*texts.run_keys(layer, head)],
         keys,
         texts.kept,
-        lambda done, total: progress(total + done, 2 * total),
+        lambda done, total: subject.progress(total + done, 2 * total),
     )
     weights = reading.kernel(reading.products(next(texts.run_keys(layer, head))))
     offsets = min(spec.OFFSETS, texts.windows.shape[1])

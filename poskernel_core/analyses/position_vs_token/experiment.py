@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.position_vs_token import spec
 from poskernel_core.analyses.random_tokens.experiment.sampled import (
     MeansAndErrors,
@@ -105,17 +105,12 @@ class _MeanQueriesAndKeys(Observer):
 MAX_CELLS = 2**22
 
 
-def position_vs_token(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.PositionVsTokenParams,
-    progress: Progress,
-) -> Result:
+def position_vs_token(subject: ExperimentContext, params: spec.PositionVsTokenParams) -> Result:
     """Run the three conditions; see :class:`spec.PositionVsToken`."""
     check_size(subject, params.length, MAX_CELLS)
     layout = random_layout(params.length, subject.start_token)
     rotary = subject.model.geometry.scheme != "learned"  # positions are in queries and keys
-    count = steps(progress, (2 + rotary) * params.samples)
+    count = steps(subject, (2 + rotary) * params.samples)
     layers, model = subject.model.geometry.n_layers, subject.model
     both, token = ScoreParts(layers), ScoreParts(layers)
     runs = ((both, Edit()), (token, RemovedEmbeddings("positions")))
@@ -175,16 +170,11 @@ PLACES = ((True, 1), (False, 0), (False, 1))
 """For every case: whether there is a start token, and the position of the first ``[A]``."""
 
 
-def position_zero(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.PositionZeroParams,
-    progress: Progress,
-) -> Result:
+def position_zero(subject: ExperimentContext, params: spec.PositionZeroParams) -> Result:
     """Run the three cases; see :class:`spec.PositionZero`."""
     assert subject.source is not None
     lacking = subject.source.start is None
-    count = steps(progress, (len(CASES) - lacking) * params.samples)
+    count = steps(subject, (len(CASES) - lacking) * params.samples)
     rows = []
     for case, (start, first) in enumerate(PLACES):
         if start and lacking:

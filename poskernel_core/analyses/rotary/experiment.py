@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.interventions.experiment import each_window
 from poskernel_core.analyses.rotary.bands import TREATMENTS, ChangedBands, ChangedBandsParams
 from poskernel_core.common.heads import parse_cell
@@ -19,17 +19,12 @@ from poskernel_core.forward.readout import Measured
 from poskernel_core.statistics.moments import means_of
 
 
-def change_bands(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: ChangedBandsParams,
-    progress: Progress,
-) -> Result:
+def change_bands(subject: ExperimentContext, params: ChangedBandsParams) -> Result:
     """Run every window clean and with every change; see :class:`ChangedBands`."""
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     effects = partial(_effects, start=int(subject.start_token))
-    each = each_window(subject, edits_of(subject, params), effects, progress, cell)
+    each = each_window(subject, edits_of(subject, params), effects, cell)
     ordered = {value.name: each[value.name] for value in ChangedBands.values}
     return ChangedBands.estimated(subject, params, *means_of(ordered))
 

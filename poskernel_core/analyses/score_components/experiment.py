@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.score_components.spec import ScoreComponents, ScoreComponentsParams
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
@@ -20,19 +20,14 @@ MAX_NUMBERS = 2**28
 """Most numbers of all components of one text, 1 GB."""
 
 
-def score_components(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: ScoreComponentsParams,
-    progress: Progress,
-) -> Result:
+def score_components(subject: ExperimentContext, params: ScoreComponentsParams) -> Result:
     """Split the scores: :class:`~poskernel_core.analyses.score_components.spec.ScoreComponents`."""
     geometry, tokens = subject.model.geometry, subject.windows[:1]
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     if reason := geometry.reason(layer):
         raise BadRequest(f"Layer {layer} has no heads ({reason}): choose a head of another layer.")
     query = checked_query(subject, params.query, layer + 1)
-    progress(0, 1)
+    subject.progress(0, 1)
     ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
     reading = read_components(subject.model, ids, layer)
     visible, attention, bias = attention_row(reading.call, head, query)
@@ -55,7 +50,7 @@ def score_components(
     if reading.call.slopes is not None:
         values["alibi_bias"] = np.where(visible, bias, np.nan)
     positions = {"chosen_query": query, "chosen_key": chosen["component_score"]}
-    progress(1, 1)
+    subject.progress(1, 1)
     names = list(reading.names)
     return ScoreComponents.result(
         params,

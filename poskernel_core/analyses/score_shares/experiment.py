@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.differences import each_group
@@ -99,17 +99,15 @@ def shares(position: np.ndarray, common: np.ndarray, score: np.ndarray) -> Numbe
         }
 
 
-def score_shares(
-    subject: ExperimentContext, statistics: Statistics, params: ShareParams, progress: Progress
-) -> Result:
+def score_shares(subject: ExperimentContext, params: ShareParams) -> Result:
     """Run the texts; see :class:`~poskernel_core.analyses.score_shares.spec.ScoreShares`."""
-    main, geometry = statistics["main"], subject.model.geometry
+    main, geometry = subject.main, subject.model.geometry
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     seen = _Products(main, geometry.n_heads, len(texts), params.skip)
     places = main.header.groups * len(main.header.positions)
     widest = max(geometry.d_head, places)
     size = max(1, CELLS // (texts.shape[1] * geometry.n_heads * widest))
-    for some, tokens in subject.batches(texts, progress, size):
+    for some, tokens in subject.batches(texts, size):
         subject.model.run(tokens, observers=[seen], samples=some, until=-1)
     whole, *without = (shares(*each) for each in np.moveaxis(seen.sums, 2, 0))
     return ScoreShares.estimated(

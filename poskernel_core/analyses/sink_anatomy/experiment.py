@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.sink_anatomy import formulas, spec
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
@@ -35,12 +35,7 @@ class _Front(Observer):
         self.seen[call.layer] = pattern[:, :, spec.FRONT :, : spec.FRONT].double().mean(dim=2).cpu()
 
 
-def sink_anatomy(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: spec.SinkAnatomyParams,
-    progress: Progress,
-) -> Result:
+def sink_anatomy(subject: ExperimentContext, params: spec.SinkAnatomyParams) -> Result:
     """Run the texts; see :class:`~poskernel_core.analyses.sink_anatomy.spec.SinkAnatomy`."""
     geometry, start = subject.model.geometry, _start_of(subject)
     first, length = int(subject.start_token), spec.FRONT + params.length
@@ -55,7 +50,7 @@ def sink_anatomy(
     if geometry.scheme in ("learned", "rotary"):
         ids = torch.from_numpy(_position_ids(arrangements, far, length))
     seen = Groups()
-    for some, (text,) in subject.batches(texts, progress):
+    for some, (text,) in subject.batches(texts):
         rows = _tokens(text.numpy(), start, arrangements, len(far))
         front, tokens = _Front(), torch.from_numpy(rows)
         # given ids come with a mask of ones, without which transformers would hide the target

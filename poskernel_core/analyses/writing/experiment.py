@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.experiment.contents import token_id
 from poskernel_core.analyses.score_components.experiment import attention_row, checked_query
 from poskernel_core.analyses.writing.spec import (
@@ -37,14 +37,12 @@ ROWS = 256
 """Tokens whose logits are held at a time."""
 
 
-def head_writes(
-    subject: ExperimentContext, statistics: Statistics, params: HeadWritesParams, progress: Progress
-) -> Result:
+def head_writes(subject: ExperimentContext, params: HeadWritesParams) -> Result:
     """Read what one head writes: :class:`~poskernel_core.analyses.writing.spec.HeadWrites`."""
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     query = checked_query(subject, params.query, geometry.n_layers)
-    progress(0, 1)
+    subject.progress(0, 1)
     looked = _Looked(layer)
     written = read_written(subject.model, _text(subject), query, [looked])
     name = head_name(layer, head)
@@ -60,7 +58,7 @@ def head_writes(
     by_key, z = attention[:, None] * values.double(), attention @ values.double()
     # what stands between attention and the projection: a gate, or a norm behind the block
     rows = by_key * torch.where(z == 0, 0.0, row / z)
-    progress(1, 1)
+    subject.progress(1, 1)
     return HeadWrites.result(
         params,
         {
@@ -84,16 +82,11 @@ class _Looked(Observer):
             self.call = call
 
 
-def logit_contributions(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: LogitContributionsParams,
-    progress: Progress,
-) -> Result:
+def logit_contributions(subject: ExperimentContext, params: LogitContributionsParams) -> Result:
     """Split one logit: :class:`~poskernel_core.analyses.writing.spec.LogitContributions`."""
     geometry = subject.model.geometry
     query = checked_query(subject, params.query, geometry.n_layers)
-    progress(0, 1)
+    subject.progress(0, 1)
     written = read_written(subject.model, _text(subject), query)
     if params.token is not None:
         token = token_id(subject, params.token)
@@ -114,7 +107,7 @@ def logit_contributions(
     named |= {name: float(number) for name, number in constants.items() if number}
     heads = [[named.pop(head_name(i, j), np.nan) for j in range(geometry.n_heads)] for i in layers]
     mlps = [named.pop(f"MLP {layer}", np.nan) for layer in layers]
-    progress(1, 1)
+    subject.progress(1, 1)
     return LogitContributions.result(
         params,
         {
@@ -161,12 +154,10 @@ def _streams(model: LoadedModel, layer: int, ids: Tensor, texts: Tensor, size: i
     return (seen.sums[:-1] / counts[:, None]).to(model.hooks.home)
 
 
-def copying(
-    subject: ExperimentContext, statistics: Statistics, params: CopyingParams, progress: Progress
-) -> Result:
+def copying(subject: ExperimentContext, params: CopyingParams) -> Result:
     """Map tokens through every head: :class:`~poskernel_core.analyses.writing.spec.Copying`."""
     model, geometry = subject.model, subject.model.geometry
-    progress(0, 1)
+    subject.progress(0, 1)
     windows = torch.from_numpy(np.ascontiguousarray(subject.windows, dtype=np.int64))
     counts = torch.bincount(windows[:, int(subject.start_token) :].flatten())
     few = min(params.frequent, int(counts.count_nonzero()))
@@ -180,7 +171,7 @@ def copying(
     found = {value.name: np.full(shape, np.nan) for value in Copying.values}
     for layer, circuit in circuits.items():
         for head in range(geometry.n_heads):
-            progress(layer * geometry.n_heads + head, found["copying_share"].size)
+            subject.progress(layer * geometry.n_heads + head, found["copying_share"].size)
             read = unembedding.read(circuit.out[head])
             logits = read @ unembedding.weight
             for name, first in (("copying_share", 0), ("copying_share_first_layer", 1)):

@@ -10,8 +10,8 @@ import torch
 import poskernel_core as pk
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.head_measures.spec import HeadMeasures
-from poskernel_core.analyses.headvis.experiment import TOP, Kept, Largest, head_examples
-from poskernel_core.analyses.headvis.spec import HeadExamplesParams
+from poskernel_core.analyses.headvis.experiment import TOP, Kept, Largest
+from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
 from poskernel_core.analyses.headvis.tree import folder_of, tree
 from poskernel_core.analyses.headvis.views import sharpest
 from poskernel_core.analyses.views import figure_of
@@ -36,7 +36,7 @@ def examples(path, ids, batch=None, **params):
         model, ids, [], lambda some: [words[n] for n in some], False, batch=batch
     )
     checked = HeadExamplesParams(**params)
-    return of_all_texts(head_examples(subject, {}, checked, lambda done, total: None))
+    return of_all_texts(HeadExamples().perform(subject, {}, checked, lambda done, total: None))
 
 
 def test_by_hand():

@@ -5,8 +5,8 @@ import pytest
 
 from poskernel_core import Execution
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES
-from poskernel_core.analyses.interventions.experiment import average
 from poskernel_core.analyses.interventions.spec import (
+    Averaging,
     AveragingParams,
     Intervention,
     InterventionParams,
@@ -61,7 +61,7 @@ def test_averaging(model_dirs, streams, layer, start, keep):
         rows = streams["repeated"].layer(layer)["mean_residuals"].astype(float)
     params = AveragingParams(layer=layer, keep=keep, loss_windows=TEXTS)
 
-    result = average(subject, streams, params, quiet)
+    result = Averaging().perform(subject, streams, params, quiet)
 
     clean = None
     for place, group in enumerate(SIZES):

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from poskernel_core.analyses.base import ExperimentContext
-from poskernel_core.analyses.interventions.experiment import CANDIDATES, intervene
-from poskernel_core.analyses.interventions.spec import InterventionParams
+from poskernel_core.analyses.interventions.experiment import CANDIDATES
+from poskernel_core.analyses.interventions.spec import Intervention, InterventionParams
 from poskernel_core.forward import interventions, loading
 from poskernel_core.models import catalog
 from poskernel_core.models.tokenizers import load_tokenizer
@@ -93,7 +93,7 @@ def test_intervention(model_dirs, subjects, streams, case):
         edit = interventions.AveragedPositions(4, subject.model.position_matrix())
     steps, recorder = [], Recorder(patterns=True)
 
-    result = intervene(subject, streams, params, lambda *step: steps.append(step))
+    result = Intervention().perform(subject, streams, params, lambda *step: steps.append(step))
     values = result.values
 
     tokens, ids = subject.windows[0].tolist(), torch.from_numpy(subject.windows)
@@ -146,7 +146,7 @@ def test_intervention(model_dirs, subjects, streams, case):
 def test_identity(subjects, streams, params):
     """Groups of 1, and no position to blind (24 tokens): every change is exactly 0."""
     params = InterventionParams(text=PROMPT, layers="0-2", **params)
-    values = intervene(subjects["gpt2"], streams, params, quiet).values
+    values = Intervention().perform(subjects["gpt2"], streams, params, quiet).values
     names = ("loss_change", "kl", "last_kl", "mean_kl", "difference", "previous_mass_change")
     assert not any(np.any(values[name]) for name in names)
     np.testing.assert_array_equal(values["clean_probability"], values["changed_probability"])
@@ -155,7 +155,7 @@ def test_identity(subjects, streams, params):
 @pytest.mark.parametrize("moves", ["previous>The, previous>The", "5>2, 5>2, 5>3"])
 def test_rows_still_add_up(subjects, moves):
     params = InterventionParams(text=PROMPT, change="move", moves=moves, head="L1H2")
-    changed = intervene(subjects["gpt2"], {}, params, quiet).values["changed"]
+    changed = Intervention().perform(subjects["gpt2"], {}, params, quiet).values["changed"]
     np.testing.assert_allclose(changed.sum(axis=1), 1, atol=1e-5)
 
 
@@ -163,10 +163,12 @@ def test_rows_still_add_up(subjects, moves):
 def test_bad_requests(subjects, streams, case):
     name, params, words = BAD[case]
     with refused(words):
-        intervene(subjects[name], streams, InterventionParams(text=PROMPT, **params), quiet)
+        Intervention().perform(
+            subjects[name], streams, InterventionParams(text=PROMPT, **params), quiet
+        )
 
 
 def test_prompt_of_one_token(model_dirs):
     subject = subject_of(model_dirs["gpt2"], "a", start_token=False)
     with refused("two tokens or more"):
-        intervene(subject, {}, InterventionParams(text="a", change="remove"), quiet)
+        Intervention().perform(subject, {}, InterventionParams(text="a", change="remove"), quiet)

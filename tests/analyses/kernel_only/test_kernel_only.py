@@ -138,9 +138,9 @@ def test_position_alone_and_content_alone(tmp_path):
     """A head that is position alone costs nothing and keeps all; one of content keeps nothing."""
     path, texts = kernel_only.position_and_content(tmp_path / "model"), kernel_only.texts()
     subject, _ = study(path, texts, True)
-    fixed = experiment.gather(subject, texts, 0, quiet)
+    fixed = experiment.gather(subject, texts, 0)
     cells = [(0, kernel_only.POSITION), (0, kernel_only.CONTENT), (0, kernel_only.NOTHING)]
-    exact, _ = experiment.exact_costs(subject, texts, fixed, cells, quiet)
+    exact, _ = experiment.exact_costs(subject, texts, fixed, cells)
     cost = exact.mean(axis=0)
     position, content, _ = shares_kept(cost)
     print(dict(zip(fixed.names, cost.round(4).tolist(), strict=True)), position, content)
@@ -151,7 +151,7 @@ def test_position_alone_and_content_alone(tmp_path):
     np.testing.assert_allclose(cost[:, 2], 0, atol=1e-6)
     equivariant = fixed.names.index("equivariant kernel")
     assert 0 == pytest.approx(cost[equivariant, 0], abs=1e-4)
-    estimate = experiment.estimated_costs(subject, texts, fixed, 4, quiet).mean(axis=0)[:, 0]
+    estimate = experiment.estimated_costs(subject, texts, fixed, 4).mean(axis=0)[:, 0]
     assert 0 == pytest.approx(estimate[0, 0], abs=1e-6)
     assert estimate[0, 1] > 0.1
     np.testing.assert_allclose(estimate[:, 2], 0, atol=1e-6)
@@ -221,13 +221,13 @@ def test_estimates_of_demo_models(name):
                         start_token=True)  # fmt: skip
     subject, _ = study(located.directory, cut.tokens, True)
     texts = experiment.divided(subject, KernelOnlyCost.params())
-    fixed = experiment.gather(subject, texts.kernels, 4, quiet)
+    fixed = experiment.gather(subject, texts.kernels, 4)
     for patterns in fixed.patterns.values():
         for other in [each for each in patterns if each != "kernel"]:
             del patterns[other]
-    estimate = experiment.estimated_costs(subject, texts.loss, fixed, 4, quiet)[:, 0].mean(axis=0)
+    estimate = experiment.estimated_costs(subject, texts.loss, fixed, 4)[:, 0].mean(axis=0)
     cells = [*np.ndindex(estimate.shape)]
-    exact = experiment.exact_costs(subject, texts.loss, fixed, cells, quiet)[0][:, 0].mean(axis=0)
+    exact = experiment.exact_costs(subject, texts.loss, fixed, cells)[0][:, 0].mean(axis=0)
     estimate = np.ravel(estimate)
     print(name)
     for what, at in (("all heads", estimate < np.inf),

@@ -171,7 +171,7 @@ def _scales(
     """Return the norms' scales on the windows, and the stream at the first position."""
     start = int(subject.start_token)
     first, second = list[Tensor](), list[Tensor]()
-    for _, tokens in subject.batches(texts, size=TEXTS):
+    for _, tokens in subject.batches(texts, TEXTS, total=0):
         seen = see_first_layer(subject.model, tokens)
         first.append(layer.norm1.scale(seen.stream)[:, start:])
         second.append(layer.norm2.scale(seen.between)[:, start:])

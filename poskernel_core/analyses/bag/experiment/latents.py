@@ -9,7 +9,7 @@ from poskernel_core.analyses.bag.experiment.bag import listed_tokens
 from poskernel_core.analyses.bag.experiment.neuron import bag_of
 from poskernel_core.analyses.bag.experiment.vocabulary import worded
 from poskernel_core.analyses.bag.neuron import NeuronLatents, NeuronLatentsParams
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 
@@ -23,19 +23,14 @@ NOTHING = 1e-7
 """A variance or spread below this share of the largest one is rounding error."""
 
 
-def neuron_latents(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: NeuronLatentsParams,
-    progress: Progress,
-) -> Result:
+def neuron_latents(subject: ExperimentContext, params: NeuronLatentsParams) -> Result:
     """Decompose a neuron; see :class:`bag.neuron.NeuronLatents`."""
-    main = statistics["main"]
-    progress(0, 2)
+    main = subject.main
+    subject.progress(0, 2)
     bag = bag_of(subject, main, params, params.neuron)
     ids = listed_tokens(subject, params.min_count)
     table = bag.table(ids).numpy()
-    progress(1, 2)
+    subject.progress(1, 2)
     assert subject.source is not None
     count, seed = params.components, subject.source.seed
     key = (count, seed, hashlib.sha256(table.tobytes()).digest())

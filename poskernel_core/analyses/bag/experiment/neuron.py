@@ -19,7 +19,7 @@ from poskernel_core.analyses.bag.neuron import (
     WordNeuronsParams,
 )
 from poskernel_core.analyses.bag.params import BagParams
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.experiment.contents import (
     chapter,
     destination_windows,
@@ -92,12 +92,10 @@ def bag_of(
     return build_bag(subject, main, chosen_heads(subject, main, params), params)
 
 
-def neuron(
-    subject: ExperimentContext, statistics: Statistics, params: NeuronParams, progress: Progress
-) -> Result:
+def neuron(subject: ExperimentContext, params: NeuronParams) -> Result:
     """Return a neuron's contributions; see :class:`bag.neuron.Neuron`."""
-    main = statistics["main"]
-    progress(0, 1)
+    main = subject.main
+    subject.progress(0, 1)
     bag = bag_of(subject, main, params, params.neuron)
     ids = listed_tokens(subject, params.min_count)
     table, readers = bag.table(ids), bag.readers()
@@ -132,15 +130,10 @@ def correlations(
     return (product / (spread * spread[neuron]).clamp(min=1e-300)).clamp(-1, 1)
 
 
-def neuron_trace(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: NeuronTraceParams,
-    progress: Progress,
-) -> Result:
+def neuron_trace(subject: ExperimentContext, params: NeuronTraceParams) -> Result:
     """Return both pre-activations; see :class:`bag.neuron.NeuronTrace`."""
-    main = statistics["main"]
-    progress(0, 1)
+    main = subject.main
+    subject.progress(0, 1)
     tokens = torch.from_numpy(_text(subject, params))
     bag = bag_of(subject, main, params, params.neuron)
     true = see_first_layer(subject.model, tokens[None]).activation[0, :, params.neuron]
@@ -211,15 +204,10 @@ def _correlation(left: np.ndarray, right: np.ndarray) -> float:
     return float((left * right).sum()) / size if size > 0 else np.nan
 
 
-def extended_embedding(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: ExtendedEmbeddingParams,
-    progress: Progress,
-) -> Result:
+def extended_embedding(subject: ExperimentContext, params: ExtendedEmbeddingParams) -> Result:
     """Return the nearest tokens; see :class:`bag.neuron.ExtendedEmbedding`."""
-    main = statistics["main"]
-    progress(0, 1)
+    main = subject.main
+    subject.progress(0, 1)
     word = token_id(subject, params.word)
     bag = bag_of(subject, main, params)
     listed = np.setdiff1d(listed_tokens(subject, params.min_count), [word])
@@ -248,15 +236,10 @@ def extended_embedding(
     )
 
 
-def word_neurons(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: WordNeuronsParams,
-    progress: Progress,
-) -> Result:
+def word_neurons(subject: ExperimentContext, params: WordNeuronsParams) -> Result:
     """Return the neurons of some words; see :class:`bag.neuron.WordNeurons`."""
-    main = statistics["main"]
-    progress(0, 1)
+    main = subject.main
+    subject.progress(0, 1)
     if subject.encode is None or not params.words.split():
         raise BadRequest("Expected words, and a model with a tokenizer: give some.")
     tokens = [token for word in params.words.split() for token in subject.encode(f" {word}")]

@@ -20,7 +20,7 @@ from poskernel_core.analyses.bag.experiment.predicted import (
     predict,
 )
 from poskernel_core.analyses.bag.experiment.vocabulary import ends, worded
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
@@ -129,19 +129,14 @@ def _variance(square: np.ndarray, mean: np.ndarray) -> np.ndarray:
     return np.where(found > 1e-9 * square, found, np.nan)
 
 
-def contextual_neurons(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: ContextualNeuronsParams,
-    progress: Progress,
-) -> Result:
+def contextual_neurons(subject: ExperimentContext, params: ContextualNeuronsParams) -> Result:
     """Rank all neurons; see :class:`bag.contextual_neurons.ContextualNeurons`."""
-    main = statistics["main"]
+    main = subject.main
     texts = first_in_equal_groups(subject.windows, params.first_windows)
-    progress(0, len(texts))
+    subject.progress(0, len(texts))
     bag = bag_of(subject, main, params)
     quality, neurons = Quality(bag, texts.shape[1], params.n_positions), NeuronSums()
-    for some, rows in subject.batches(texts, progress, TEXTS):
+    for some, rows in subject.batches(texts, TEXTS):
         seen = see_first_layer(subject.model, rows)
         for place, tokens in enumerate(rows):
             quality.add(tokens, seen.heads[place], some[place])

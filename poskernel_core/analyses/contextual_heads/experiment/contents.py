@@ -119,7 +119,7 @@ def last_rows(
     """
     views = [main, *(without(main, group) for group in range(groups))]
     size = max(1, min(MAX_BATCH, KEYS // windows.shape[1]))
-    for some, tokens in subject.batches(windows, size=size):
+    for some, tokens in subject.batches(windows, size, total=0):
         seen = _LastQuery(views, skip, layers)
         last = -1 if layers is None else max(layers)
         subject.model.run(tokens, observers=[seen], samples=some, until=last)

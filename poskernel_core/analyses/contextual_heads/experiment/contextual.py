@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.experiment import contents
 from poskernel_core.analyses.contextual_heads.experiment.duplicates import (
     copy_distances,
@@ -76,12 +76,10 @@ def relative_spread(count: float, mean: np.ndarray, square: np.ndarray) -> np.nd
     return np.asarray(np.sqrt(variance) / mean)
 
 
-def contextual_heads(
-    subject: ExperimentContext, statistics: Statistics, params: ContextualParams, progress: Progress
-) -> Result:
+def contextual_heads(subject: ExperimentContext, params: ContextualParams) -> Result:
     """Run every window; see :class:`spec.ContextualHeads`."""
     assert subject.source is not None
-    main = statistics["main"]
+    main = subject.main
     geometry = subject.model.geometry
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     groups = groups_of(len(texts))
@@ -89,7 +87,7 @@ def contextual_heads(
         texts, params.query, contents.token_id(subject, params.token)
     )
     layers = [LayerRows(geometry.n_heads, len(windows), groups) for _ in range(geometry.n_layers)]
-    count = steps(progress, len(windows) + params.samples)
+    count = steps(subject, len(windows) + params.samples)
     for some, rows in contents.last_rows(subject, main, windows, params.skip, groups=groups):
         for row in rows:
             layers[row.layer].add(row, some)

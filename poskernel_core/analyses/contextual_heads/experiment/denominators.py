@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.denominators import Denominators, DenominatorsParams
 from poskernel_core.analyses.contextual_heads.experiment import contents
 from poskernel_core.analyses.contextual_heads.experiment.contextual import LayerRows
@@ -20,14 +20,9 @@ CALLED = {"denominator": "mean"} | {n: n for n in ("denominator_cv", "predicted_
 """Names of a layer's values -> names in this result."""
 
 
-def denominators(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: DenominatorsParams,
-    progress: Progress,
-) -> Result:
+def denominators(subject: ExperimentContext, params: DenominatorsParams) -> Result:
     """Run windows at every position; see :class:`contextual_heads.denominators.Denominators`."""
-    main = statistics["main"]
+    main = subject.main
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     texts = first_in_equal_groups(subject.windows, params.first_windows)
@@ -40,7 +35,7 @@ def denominators(
     kept: list[list[Numbers]] = []
     others: list[Numbers] = []
     for place, query in enumerate(queries.astype(int).tolist()):
-        progress(place, len(queries))
+        subject.progress(place, len(queries))
         rows = LayerRows(geometry.n_heads, len(texts), groups)
         windows = contents.destination_windows(texts, query, token)
         for some, seen in contents.last_rows(subject, main, windows, params.skip, (layer,), groups):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from poskernel_core.analyses.bag.experiment.vocabulary import named_ends
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.denominators import TokenWeights, TokenWeightsParams
 from poskernel_core.analyses.contextual_heads.experiment import contents
 from poskernel_core.analyses.contextual_heads.experiment.content_weights import (
@@ -23,22 +23,17 @@ Weights = tuple[np.ndarray, np.ndarray]
 """Mean scores ``[kept, vocab]``, of all windows and without each group; counts ``[vocab]``."""
 
 
-def token_weights(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: TokenWeightsParams,
-    progress: Progress,
-) -> Result:
+def token_weights(subject: ExperimentContext, params: TokenWeightsParams) -> Result:
     """Score every token; see :class:`contextual_heads.denominators.TokenWeights`."""
-    main = statistics["main"]
+    main = subject.main
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     token = contents.token_id(subject, params.token)
-    progress(0, len(subject.windows))
+    subject.progress(0, len(subject.windows))
     if layer == 0:
         means, count = _first_layer(subject, main, params, token, head)
     else:
-        means, count = _in_texts(subject, main, params, token, (layer, head), progress)
+        means, count = _in_texts(subject, main, params, token, (layer, head))
     mean = means[0]
     assert subject.source is not None
     ordinary = np.zeros(geometry.n_vocab, dtype=bool)
@@ -88,7 +83,6 @@ def _in_texts(
     params: TokenWeightsParams,
     token: int,
     cell: tuple[int, int],
-    progress: Progress,
 ) -> Weights:
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     windows = contents.destination_windows(texts, params.query, token)
@@ -102,6 +96,6 @@ def _in_texts(
             ids, score = tokens[here].ravel(), scores[place, here].ravel()
             count[place] += np.bincount(ids, minlength=size)
             total[place] += np.bincount(ids, score, minlength=size)
-        progress(some.stop, len(windows))
+        subject.progress(some.stop, len(windows))
     mean = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
     return mean, count[0].astype(np.int64)

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress, Statistics
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.random_tokens.experiment import sampled
 from poskernel_core.analyses.random_tokens.spec import RandomAttention, RandomAttentionParams
 from poskernel_core.common.jackknife import jackknife
@@ -22,16 +22,11 @@ MIN_FOR_P = 10
 """Fewest keys for which a t distribution approximates the rank correlation's distribution."""
 
 
-def random_attention(
-    subject: ExperimentContext,
-    statistics: Statistics,
-    params: RandomAttentionParams,
-    progress: Progress,
-) -> Result:
+def random_attention(subject: ExperimentContext, params: RandomAttentionParams) -> Result:
     """Run the sequences; see :class:`spec.RandomAttention`."""
     length, layers = params.length, subject.model.geometry.n_layers
     sampled.check_size(subject, length, MAX_CELLS)
-    count = sampled.steps(progress, params.samples + sampled.measured(params))
+    count = sampled.steps(subject, params.samples + sampled.measured(params))
     edit, _ = sampled.ablations(subject, params, length, count)
     layout = random_layout(length, subject.start_token)
     norms, trends = sampled.Norms(), _Trends(layers, params.trend_from)

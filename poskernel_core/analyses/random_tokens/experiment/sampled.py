@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.analyses.base import ExperimentContext, Progress
+from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.random_tokens.params import NormAblations
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.data.layouts import Layout, random_layout, sequences
@@ -34,14 +34,14 @@ FLATTENING = 1_000_000
 """Random stream of the sequences on which norms are measured before they are equalised."""
 
 
-def steps(progress: Progress, total: int) -> Callable[[int], None]:
+def steps(subject: ExperimentContext, total: int) -> Callable[[int], None]:
     """Return a callback that takes the number of sequences just done, and reports progress."""
     done = 0
 
     def count(sequences: int) -> None:
         nonlocal done
         done += sequences
-        progress(done, total)
+        subject.progress(done, total)
 
     count(0)
     return count
