@@ -382,6 +382,17 @@ def test_enough_texts():
     check(said_of("how-many-texts", numbers, **asked), "The 500 windows", "2 of 4 heads")
 
 
+@pytest.mark.parametrize(("position", "text"), [
+    ((0.99, 0.01), "position explains 0.99 of"),
+    ((1.01, 0.02), "position explains 1 (within its error) of"),
+    ((1.31, 0.02), "position explains 1.31 (above 1: content opposes it) of"),
+])  # fmt: skip
+def test_a_share_above_one_says_why(position, text):
+    share, error = position
+    shares = {"position_share": share, "content_share": 0.1}
+    assert text in said_of("score-variance", shares, {"position_share": error}, chosen=AT).lower()
+
+
 def test_verdicts():
     begins = [["sink", "kernel", "sink"], ["", "look back", "kernel"]]
     said = said_of("verdicts", {}, texts={"headline": begins})

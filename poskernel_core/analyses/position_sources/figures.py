@@ -160,8 +160,6 @@ def list_figure(every: Result, most: int = LISTED) -> go.Figure:
     return set_title(figure.update_layout(bargap=0.3), "Who feeds whom: the largest shares")
 
 
-
-
 def _kind(name: str) -> str:
     if layer_of(name) >= 0:
         return "head"

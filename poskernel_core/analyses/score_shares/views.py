@@ -10,6 +10,7 @@ from poskernel_core.analyses.claims import (
     HALF,
     Claim,
     Head,
+    Number,
     at_last,
     heads_at,
     number_of,
@@ -58,7 +59,9 @@ def scores(head: Head) -> Iterator[Claim]:
     shares = {part: head.number(f"{part}_share") for part in PARTS if head.has(f"{part}_share")}
     for part, share in shares.items():
         if share.passes(HALF) == "yes":
-            text = f"{part} explains {share} of the variance of {{its}} scores over keys"
+            text = (
+                f"{part} explains {_share(part, share)} of the variance of {{its}} scores over keys"
+            )
             yield Claim("scores", text, share)
             return
     if len(shares) == len(PARTS) and not any(math.isnan(each.value) for each in shares.values()):
@@ -66,6 +69,14 @@ def scores(head: Head) -> Iterator[Claim]:
         text = f"position ({position}) and content ({content}) share the variance of {{its}} scores"
         most = max(shares.values(), key=lambda share: share.value)
         yield Claim("scores", text, most, passes="yes" if most.passes(HALF) == "no" else "about")
+
+
+def _share(part: str, share: Number) -> str:
+    """Return a share as text; why it is above 1, if it is."""
+    if share.value <= 1:
+        return str(share)
+    (other,) = {*PARTS} - {part}
+    return "1 (within its error)" if share.low <= 1 else f"{share} (above 1: {other} opposes it)"
 
 
 def _along(result: Result, part: str) -> str:
