@@ -5,8 +5,6 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from pages.contextual import captions as words
-from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import draw_duplicates, draw_variation
 from pages.shared.cards.show import show
@@ -37,22 +35,20 @@ from poskernel_core.analyses.contextual_heads.denominators import (
     TokenWeights,
     TokenWeightsParams,
 )
-from poskernel_core.analyses.contextual_heads.figures import (
-    denominators_figure,
-    plane_figure,
-    weights_figure,
-)
 from poskernel_core.analyses.contextual_heads.spec import (
+    BEHAVIOURS,
     ContextualHeads,
     ContextualParams,
     regrouped,
 )
 from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.plotting.layout import quoted
 
+CONTEXTUAL = BEHAVIOURS.index("contextual")
 MAX_LINES = 16
 WIDE = 100  # from this ratio of largest to smallest denominator on, their axis is logarithmic
 COLUMNS = {
@@ -76,7 +72,7 @@ def heads_table(heads: Result, selected: str) -> None:
     numbers = {label: heads.values[name] for name, (label, _) in COLUMNS.items()}
     table = heads_frame({"group": np.array(heads.text_of("group"))} | numbers)
     order = np.lexsort(
-        (table[COLUMNS["denominator_cv"][0]], heads.values["group"].ravel() != words.CONTEXTUAL)
+        (table[COLUMNS["denominator_cv"][0]], heads.values["group"].ravel() != CONTEXTUAL)
     )
     shown = rounded_table(table.iloc[order], heads, {COLUMNS[name][0]: name for name in COLUMNS})
     choice_table(shown, "contextual-table", select_head, number_columns(dict(COLUMNS.values())))
@@ -126,8 +122,8 @@ def draw_denominators(selection: Selection, token: str, first_windows: int) -> N
             *(n for n in ("denominator", "own_denominator", "mean") if n in found.values)
         )
         low, high = (float(pick(found.values["denominator"])) for pick in (np.min, np.max))
-        figure = partial(denominators_figure, found, log_y=high > WIDE * max(low, 1e-300))
-        card("denominators", figure, lines, words.DENOMINATORS, f"Denominators of {selection.cell}")
+        log_y = high > WIDE * max(low, 1e-300)
+        show("denominators", lines, f"Denominators of {selection.cell}", log_y=log_y)
     with right:
         draw_variation(found)
 
@@ -140,13 +136,12 @@ def draw_weights(selection: Selection, token: str) -> None:
     found = results.fetch(TokenWeights, selection.run, asked)
     if found is None:
         return
-    figure = partial(weights_figure, found)
 
     def draw() -> None:
         word_lists(found, ("up", "down"), "nats", "token-weights")
-        chart("weights", figure)
+        chart("weights", partial(figure_of, found))
 
-    card("weights", figure, found, words.WEIGHTS, f"Token weights of {selection.cell}", draw)
+    show("weights", found, f"Token weights of {selection.cell}", draw)
 
 
 def draw_layer(selection: Selection) -> None:
@@ -199,7 +194,7 @@ PLACE = Place(
 
 def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) -> None:
     """Draw all heads by kernel breadth and CV of the denominator, and as a table."""
-    count = int((heads.values["group"] == words.CONTEXTUAL).sum())
+    count = int((heads.values["group"] == CONTEXTUAL).sum())
     broad = counted(f"{limits['broad']:.0f}", "token")
     st.markdown(
         f"**{count:,} of {counted(heads.values['group'].size, 'head')} "
@@ -209,10 +204,8 @@ def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) ->
         f"the softmax denominator of {limits['steady']:g} or less, and is neither a local nor a "
         "duplicate-token head."
     )
-    figure = partial(
-        plane_figure, heads, selection.layer, selection.head, limits["broad"], limits["steady"]
-    )
-    card("plane", figure, heads, words.PLANE, "Breadth and steadiness of all heads")
+    place = selection.layer, selection.head
+    show("plane", heads, "Breadth and steadiness of all heads", place=place)
     heads_table(heads, selection.cell)
 
 

@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from pages.positional_kernels import captions as words
-from pages.shared.cards.card import card
 from pages.shared.cards.figure import charts
 from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_told
 from pages.shared.cards.rest import rest
@@ -21,7 +19,6 @@ from pages.shared.selection.source import choose_source
 from pages.shared.tables.summary import summary
 from pages.shared.tables.tables import markdown_table
 from poskernel_core.analyses import find
-from poskernel_core.analyses.additivity.figures import shares_figure
 from poskernel_core.analyses.additivity.spec import Additivity, AdditivityParams
 from poskernel_core.analyses.base import QueryParams
 from poskernel_core.analyses.dilution.longer import LongerContexts, LongerContextsParams
@@ -186,10 +183,8 @@ def draw_additivity(selection: Selection) -> None:
     left, right = st.columns(2)
     with left:
         shares = found.only("position_share", "content_share", "interaction_share")
-        shares = shares.select(layer=selection.layer)
-        figure = partial(shares_figure, found, selection.layer)
         title = f"Position and content, layer {selection.layer}"
-        card("shares", figure, shares, words.SHARES, title)
+        show("shares", shares.select(layer=selection.layer), title)
     with right:
         draw_similarity(found, selection)
 

@@ -24,6 +24,7 @@ AXES = {
     "pos": ("position (tokens)", "position %{x}"),
     "heads": ("heads replaced, smallest cost first", "%{x} heads"),
     "step": ("training step", "step %{x:,}"),
+    "shift": ("shift (tokens)", "shift %{x}"),
     "second": ("position of the last pair's [A] (tokens)", "last pair at %{x}"),
 }
 """The title of each axis, and its place in hover texts."""

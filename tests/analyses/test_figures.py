@@ -13,8 +13,6 @@ import plotly.graph_objects as go
 import pytest
 
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.additivity import figures as additivity
-from poskernel_core.analyses.contextual_heads import figures as contextual
 from poskernel_core.analyses.training import figures as training
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
@@ -169,20 +167,20 @@ def test_the_figure_of_every_question(name: str) -> None:
 
 
 FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], dict[str, str]]] = [
-    ("additivity", {}, additivity.shares_figure, [1], {
-        each: f"{each}_share 1" for each in ("position", "content", "interaction")}),
-    ("additivity", {}, additivity.similarity_figure, [1, 2], {"content": "content_similarity 1 2"}),
+    ("additivity", {"layer": 1}, figure_of, [], {
+        each: f"{each}_share" for each in ("position", "content", "interaction")}),
+    ("additivity", HEAD, figure_of, [], {"content": "content_similarity"}),
     ("extended-embedding", {}, figure_of, [], {"extended": "cosine", "token": "plain_cosine"}),
     ("contextual-neurons bag_centred_r2", {}, figure_of, [], {
         f"variants {place}": f"bag_centred_r2 {place}" for place in range(13)}),
     ("neuron-trace", {}, figure_of, [], {
         "true": "true", "predicted": "predicted", "bag": "bag", "position": "position",
         "other": "others", "current": "direct"}),
-    ("contextual-heads", {}, contextual.duplicates_figure, [1, 2], {
-        "the same": "duplicate_attention 1 2", "another": "baseline 1 2"}),
-    ("denominators", {}, contextual.variation_figure, [], {
+    ("contextual-heads", HEAD, figure_of, [], {
+        "the same": "duplicate_attention", "another": "baseline"}),
+    ("denominators denominator_cv predicted_cv etc", {}, figure_of, [], {
         "observed": "denominator_cv", "predicted": "predicted_cv"}),
-    ("denominators", {}, contextual.denominators_figure, [True], {
+    ("denominators", {}, figure_of, [], {
         "13 windows": "denominator", "mean": "mean", "own_texts 1": "own_denominator 1"}),
     ("longer-contexts loss", {}, figure_of, [], {
         f"scaling {place} angles": f"loss {place} 1" for place in range(3)}),

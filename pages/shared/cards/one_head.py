@@ -8,15 +8,11 @@ import numpy as np
 import streamlit as st
 
 from pages.instrument.parts import draw_curve
-from pages.shared.cards import captions
-from pages.shared.cards.card import card
 from pages.shared.cards.show import show
 from pages.shared.choices.choices import chosen
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
-from poskernel_core.analyses.additivity.figures import similarity_figure
 from poskernel_core.analyses.claims import ATTENTION, passing
-from poskernel_core.analyses.contextual_heads.figures import duplicates_figure, variation_figure
 from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
@@ -84,17 +80,15 @@ def draw_profile(profile: Result, most: int) -> None:
 
 def draw_duplicates(heads: Result, selection: Selection) -> None:
     """Draw the head's attention to duplicates, from the result on all contextual heads."""
-    figure = partial(duplicates_figure, heads, selection.layer, selection.head)
-    shown = selection.of(heads.only("duplicate_attention", "baseline"))
-    card("duplicates", figure, shown, captions.DUPLICATES, "Attention to earlier duplicates")
+    head = selection.of(heads.only("duplicate_attention", "baseline"))
+    show("duplicates", head, "Attention to earlier duplicates")
 
 
 def draw_variation(denominators: Result) -> None:
     """Draw the variation of a head's softmax denominator over windows."""
-    shown = denominators.only("denominator_cv", "predicted_cv", "etc")
     read = counted(len(denominators.values["denominator"]), "window")
-    title = f"CV of the softmax denominator over {read}"
-    card("variation", partial(variation_figure, denominators), shown, captions.VARIATION, title)
+    variation = denominators.only("denominator_cv", "predicted_cv", "etc")
+    show("variation", variation, f"CV of the softmax denominator over {read}")
 
 
 def shares_told(head: Result, cell: str) -> str:
@@ -110,7 +104,5 @@ def shares_told(head: Result, cell: str) -> str:
 
 def draw_similarity(additivity: Result, selection: Selection) -> None:
     """Draw how similar the head's content stays across positions."""
-    figure = partial(similarity_figure, additivity, selection.layer, selection.head)
-    shown = selection.of(additivity).only("content_similarity")
-    title = f"Content similarity across positions, {selection.cell}"
-    card("similarity", figure, shown, captions.SIMILARITY, title)
+    head = selection.of(additivity).only("content_similarity")
+    show("similarity", head, f"Content similarity across positions, {selection.cell}")

@@ -70,7 +70,6 @@ class Additivity(Experiment[AdditivityParams]):
             last="shift",
         ),
     )
-    figure = "additivity_figure"
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "additivity"

@@ -74,7 +74,6 @@ class Denominators(DestinationExperiment[DenominatorsParams]):
         """),
     )
     texts = outputs("own_texts [own_text], name: the reader's texts and the chapters asked for")
-    figure = "denominators_figure"
     precomputed = "experiments"
     long = True
     runs = "denominators:denominators"
@@ -132,7 +131,6 @@ class TokenWeights(DestinationExperiment[TokenWeightsParams]):
         top_value bottom_value [rank], nats: the largest and the smallest content scores
     """)
     texts = outputs("top_words bottom_words [rank], token: the tokens that have them")
-    figure = "weights_figure"
     precomputed = "experiments"
     long = True
     runs = "token_weights:token_weights"

@@ -7,32 +7,34 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.kernels.figures import GROUP_LOOKS
+from poskernel_core.analyses.pictures import rows_named
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look, add_curve, curves
 from poskernel_core.plotting.histogram import Span, add_ring, histogram, log_range, log_span
 from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_title, style
 from poskernel_core.plotting.palette import BLUE, CATEGORICAL, VERMILLION, fade
-from poskernel_core.plotting.parts import part
 
 
-def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: float) -> go.Figure:
+def plane(heads: Result, place: tuple[int, int] | None = None) -> go.Figure:
     """Draw every head's ETC against the CV of its denominator, with one symbol per group.
 
-    The region of contextual heads is shaded; a CV of 0 is drawn at the lower edge.
+    The region of contextual heads is shaded; a CV of 0 is drawn at the lower edge. The head at
+    ``place``, else the steadiest broad one, is ringed.
     """
-    spread = part(heads, "denominator_cv")[0]
-    x_span = log_span(heads.values["etc"], broad)
+    spread, etc = heads.values["denominator_cv"], heads.values["etc"]
+    broad, steady = (float(heads.params[name]) for name in ("broad", "steady"))
+    layer, head = place or _steadiest(spread, etc < broad)
+    x_span = log_span(etc, broad)
     y_span = log_span(spread, steady)
     floor = y_span[0] * 1.15
     figure = go.Figure()
     _add_region(figure, (broad, steady), x_span, y_span)
     for code, label in enumerate(heads.labels["group"]):
         _add_group(figure, heads, code, label, floor)
-    at = heads.values["etc"][layer, head], np.maximum(spread[layer, head], floor)
+    at = etc[layer, head], np.maximum(spread[layer, head], floor)
     inwards = "right" if at[0] < math.sqrt(x_span[0] * x_span[1]) else "left"
     # the name is written away from the nearer edge, which would cut it off
     add_ring(figure, at[:1], at[1:], head_name(layer, head), inwards)
@@ -42,6 +44,13 @@ def plane_figure(heads: Result, layer: int, head: int, broad: float, steady: flo
     figure.update_yaxes(**log_range(y_span))
     note = f" ({hidden} without a CV)" if (hidden := int(np.isnan(spread).sum())) else ""
     return set_title(legend_under_title(figure), f"Broad and steady heads{note}")
+
+
+def _steadiest(spread: np.ndarray, narrow: np.ndarray) -> tuple[int, int]:
+    """Return the place of the smallest CV; broad heads come before narrow ones."""
+    order = spread + narrow * (1 + np.nanmax(spread))
+    layer, head = np.unravel_index(int(np.nanargmin(order)), order.shape)
+    return int(layer), int(head)
 
 
 def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> None:
@@ -57,9 +66,10 @@ def _add_region(figure: go.Figure, limits: Span, x_span: Span, y_span: Span) -> 
 
 
 def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: float) -> None:
-    (etc, _), (spread, error), (predicted, _) = (
-        part(heads, name) for name in ("etc", "denominator_cv", "predicted_cv")
+    etc, spread, predicted = (
+        heads.values[name] for name in ("etc", "denominator_cv", "predicted_cv")
     )
+    error = heads.errors["denominator_cv"]
     places = np.argwhere((heads.values["group"] == code) & np.isfinite(spread))
     if not len(places):
         return
@@ -98,25 +108,24 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
     )
 
 
-def variation_figure(found: Result) -> go.Figure:
+def variation(found: Result) -> go.Figure:
     """Draw one head's CV of the softmax denominator over windows, observed and predicted."""
-    (spread, error), query = part(found, "denominator_cv"), found.coordinates["query"]
-    figure = go.Figure()
+    figure, query = go.Figure(), found.coordinates["query"]
     add_curve(
         figure,
         query,
-        spread,
-        error,
+        found.values["denominator_cv"],
+        found.errors["denominator_cv"],
         name="observed ± 1 s.e.",
         look=Look(BLUE),
         where="position %{x}",
     )
     figure.add_scatter(
         x=query,
-        y=part(found, "predicted_cv")[0],
+        y=found.values["predicted_cv"],
         mode="lines+markers",
         name="predicted for independent content",
-        customdata=part(found, "etc")[0],
+        customdata=found.values["etc"],
         line={"color": VERMILLION, "width": 2.2, "dash": "dash"},
         marker={"color": VERMILLION, "symbol": "square", "size": 6},
         hovertemplate="<b>predicted</b>, position %{x}<br>%{y:.3g}"
@@ -125,17 +134,12 @@ def variation_figure(found: Result) -> go.Figure:
     y_title = "CV of the softmax denominator"
     style(figure, x_title="query position n (tokens)", y_title=y_title)
     figure.update_yaxes(rangemode="tozero")
-    windows = counted(len(part(found, "denominator")[0]), "window")
-    title = f"{found.params['head']}: CV of the softmax denominator over {windows}"
-    return set_title(legend_under_title(figure), title)
+    return legend_under_title(figure)
 
 
-def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
+def denominators(found: Result, log_y: bool = False) -> go.Figure:
     """Draw one head's denominator in every window, the mean, and each own text in a colour."""
-    if "query" in found.chosen:
-        return by_axes(found)
-    (mean, error), query = part(found, "mean"), found.coordinates["query"]
-    values = part(found, "denominator")[0]
+    values, query = found.values["denominator"], found.coordinates["query"]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
     figure = go.Figure().add_scatter(
         x=np.tile(np.append(query, query[-1]), len(values)),
@@ -151,8 +155,8 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
     add_curve(
         figure,
         query,
-        mean,
-        error,
+        found.values["mean"],
+        found.errors["mean"],
         name="mean ± 1 s.e.",
         look=Look(BLUE),
         where="position %{x}",
@@ -174,16 +178,16 @@ def denominators_figure(found: Result, log_y: bool = False) -> go.Figure:
     y_title = f"denominator Z (weight{', log scale' if log_y else ''})"
     style(figure, x_title="query position n (tokens)", y_title=y_title)
     figure.update_yaxes(**log_range(span) if log_y else {"rangemode": "tozero"})
-    return set_title(legend_under_title(figure), f"{found.params['head']}: denominators")
+    return legend_under_title(figure)
 
 
-def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
+def at_distances(result: Result) -> go.Figure:
     """Draw one head's attention to an earlier duplicate, and to another token placed there."""
-    distance = heads.coordinates["distance"]
-    names = {"the same token": "duplicate_attention", "another token there": "baseline"}
+    distance = result.coordinates["distance"]
+    names = {"duplicate_attention": "the same token", "baseline": "another token there"}
     figure = curves(
         distance,
-        {label: part(heads, name, layer=layer, head=head) for label, name in names.items()},
+        rows_named(result, names),
         x_title="distance of the earlier duplicate (tokens, log scale)",
         y_title="share of attention ± 1 s.e.",
         where="%{x} back",
@@ -191,24 +195,10 @@ def duplicates_figure(heads: Result, layer: int, head: int) -> go.Figure:
         band=False,
     )
     figure.update_xaxes(type="log", tickvals=distance, ticktext=[f"{each}" for each in distance])
-    figure.update_yaxes(rangemode="tozero")
-    return set_title(figure, f"{head_name(layer, head)}: attention to an earlier duplicate")
+    return figure.update_yaxes(rangemode="tozero")
 
 
-def weights_figure(weights: Result) -> go.Figure:
+def weights(result: Result) -> go.Figure:
     """Draw a histogram of tokens by content weight, in nats."""
-    figure = histogram(part(weights, "log_weight")[0], "nats")
-    figure.update_xaxes(title_text="log content weight of a token (nats; 0 = position alone)")
-    return set_title(figure, f"{weights.params['head']}: content weights of tokens")
-
-
-def contextual_heads_figure(heads: Result) -> go.Figure:
-    """Draw all heads and name the steadiest broad one, or a selected head's duplicate attention."""
-    if "layer" not in heads.axes["duplicate_attention"]:
-        return by_axes(heads.only("duplicate_attention"))
-    spread = heads.values["denominator_cv"]
-    narrow = heads.values["etc"] < heads.params["broad"]
-    order = spread + narrow * (1 + np.nanmax(spread))  # broad heads come before narrow ones
-    layer, head = np.unravel_index(int(np.nanargmin(order)), order.shape)
-    limits = float(heads.params["broad"]), float(heads.params["steady"])
-    return plane_figure(heads, int(layer), int(head), *limits)
+    title = "log content weight of a token (nats; 0 = position alone)"
+    return histogram(result.values["log_weight"], "nats").update_xaxes(title_text=title)

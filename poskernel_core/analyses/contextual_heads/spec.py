@@ -161,7 +161,6 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
         attention to far duplicates [far_duplicates, diverging], share of attention: Bright: the
             head attends to earlier duplicates of the current token.
     """)
-    figure = "contextual_heads_figure"
     precomputed = "experiments"
     long = True
     runs = "contextual:contextual_heads"

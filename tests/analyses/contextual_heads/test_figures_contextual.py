@@ -4,7 +4,6 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from poskernel_core.analyses.contextual_heads import figures as draw
 from poskernel_core.analyses.views import figure_of
 from tests.support.made_results import answer, check_curve, named
 
@@ -15,8 +14,8 @@ def groups(figure: go.Figure) -> list[go.Scatter]:
 
 
 def test_the_plane_shows_every_head_once() -> None:
-    found = answer("contextual-heads", sizes={"layer": 3, "head": 5})
-    figure = draw.plane_figure(found, 2, 1, 0.5, 0.4)
+    found = answer("contextual-heads", sizes={"layer": 3, "head": 5}, broad=0.5, steady=0.4)
+    figure = figure_of(found, place=(2, 1))
     shown = []
     for code, trace in enumerate(groups(figure)):
         at = tuple(np.argwhere(found.values["group"] == code).T)
@@ -30,11 +29,11 @@ def test_the_plane_shows_every_head_once() -> None:
 
 def test_variations_of_zero_stand_at_the_edge_and_undefined_ones_are_told() -> None:
     """A log axis has no zero; no bar reaches it either."""
-    found = answer("contextual-heads", sizes={"layer": 3, "head": 5})
+    found = answer("contextual-heads", sizes={"layer": 3, "head": 5}, broad=0.5, steady=0.0)
     found.values["denominator_cv"][0, 0] = found.errors["denominator_cv"][0, 0] = 0.0
     found.values["denominator_cv"][0, 1] = np.nan
     found.errors["denominator_cv"][0, 2] = 5.0
-    figure = draw.plane_figure(found, 0, 0, 0.5, 0.0)
+    figure = figure_of(found, place=(0, 0))
     low = 10 ** figure.layout.yaxis.range[0]
     every = np.concatenate([trace.y for trace in groups(figure)])
     minus = np.concatenate([trace.error_y.arrayminus for trace in groups(figure)])
@@ -48,13 +47,13 @@ def test_weights_are_counted_in_round_steps(count: int) -> None:
     found = answer("token-weights", sizes={"token": count})
     values = found.values["log_weight"]
     values -= 0.5
-    figure = draw.weights_figure(found)
+    figure = figure_of(found)
     bars = figure.data[0]
     assert count == np.sum(bars.y)
     for (low, high), number in zip(bars.customdata, bars.y, strict=True):
         assert number == np.sum((values >= low) & (values < high))
     values[:] = np.nan
-    assert not len(draw.weights_figure(found).data[0].y)
+    assert not len(figure_of(found).data[0].y)
 
 
 def test_distances_with_groups_together() -> None:

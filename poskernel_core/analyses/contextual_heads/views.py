@@ -1,4 +1,4 @@
-"""What results about contextual heads, their denominators and their tokens show."""
+"""What is drawn, read and said of contextual heads, their denominators and their tokens."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,6 @@ from poskernel_core.analyses.claims import (
     Claim,
     Head,
     Number,
-    Rules,
     Stands,
     at_limit,
     heads_at,
@@ -19,8 +18,16 @@ from poskernel_core.analyses.claims import (
     told,
     who,
 )
+from poskernel_core.analyses.contextual_heads.figures import (
+    at_distances,
+    denominators,
+    plane,
+    variation,
+    weights,
+)
 from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 from poskernel_core.analyses.discoveries import Condition, Heads, discovered
+from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import TRACE, brief, counted
@@ -38,10 +45,12 @@ def _duplicates(result: Result) -> str:
     return told(result, _drawn(_extra(result), param(result, "duplicates")))
 
 
-def _heads(result: Result) -> str:
-    if "denominator_cv" in result.values:
-        noun = "CV of the softmax denominator"
-        return heads_at(result, "denominator_cv", noun, param(result, "steady"), below=True)
+def _steady(result: Result) -> str:
+    noun = "CV of the softmax denominator"
+    return heads_at(result, "denominator_cv", noun, param(result, "steady"), below=True)
+
+
+def _far(result: Result) -> str:
     noun = "extra attention to far duplicates of the current token"
     return heads_at(result, "far_duplicates", noun, param(result, "duplicates"))
 
@@ -172,14 +181,66 @@ def _weights(result: Result) -> str:
 
 OF_GROUP = "group denominator_cv etc near_duplicates far_duplicates"
 
-RULES: Rules = {
-    f"contextual-heads: {OF_GROUP} [layer head]": _contextual,
-    f"contextual-heads: {OF_GROUP} []": _head,
-    "contextual-heads: duplicate_attention baseline [distance]": _duplicates,
-    "contextual-heads": _heads,
-    "denominators: denominator_cv predicted_cv [query]": _variation,
-    "denominators: mean [query]": _mean,
-    "token-weights: log_weight [token]": _weights,
+VIEWS: Views = {
+    "contextual-heads": (
+        View(f"{OF_GROUP} []", says=_head),
+        View(
+            "duplicate_attention baseline [distance]",
+            at_distances,
+            "attention to an earlier duplicate",
+            says=_duplicates,
+            reading="Attention to an earlier duplicate of the current token, by how far back it "
+            "stands, and to another token at the same distance. In a duplicate-token head the "
+            "first line lies far above the second; some such heads see near duplicates only.",
+        ),
+        View(f"{OF_GROUP} [layer head]", says=_contextual),
+        View(
+            "etc denominator_cv predicted_cv group [layer head]",
+            plane,
+            reading="One mark per head. To the right: the kernel covers many tokens. Down: the "
+            "softmax denominator of the destination token is nearly the same in all windows. Heads "
+            "in the tinted corner average over the context, with weights that hardly depend on the "
+            "context: they write a bag of tokens. The groups are named for layer 0; in later "
+            "layers *detokenization* means only that the kernel is local.",
+        ),
+        View("denominator_cv [...]", says=_steady),
+        View("far_duplicates [...]", says=_far),
+    ),
+    "denominators": (
+        View(
+            "denominator [text query], mean [query]",
+            denominators,
+            "{head}: denominators",
+            reading="The destination token is put at each position of each window; the lines show "
+            "its softmax denominator there. If the lines are flat and close together, the head "
+            "divides by the same number everywhere. Lines of other texts (chapters, your own) lie "
+            "apart if the head weights the tokens of these texts differently.",
+        ),
+        View(
+            "denominator_cv predicted_cv etc [query]",
+            variation,
+            "{head}: CV of the softmax denominator",
+            reading="The coefficient of variation (CV) of the softmax denominator over windows: "
+            "its standard deviation, relative to its mean. Dashed: the value expected if the "
+            "tokens of a window were independent. The title gives the number of windows. The "
+            "measure of all heads reads more windows. If a few keys carry the denominator, that "
+            "measure and this curve may differ by more than their errors.",
+        ),
+        View("denominator_cv predicted_cv [query]", says=_variation),
+        View("mean [query]", says=_mean),
+    ),
+    "token-weights": (
+        View(
+            "log_weight [token]",
+            weights,
+            "{head}: content weights of tokens",
+            says=_weights,
+            reading="How much content adds to the score of each token, compared with a mean key at "
+            "its position. To the right of 0, a token gets more attention than by position alone; "
+            "to the left, less. 0.7 nats is a factor of two. The bars need not be centred at 0: "
+            "here every token counts once, but in the mean key frequent tokens weigh most.",
+        ),
+    ),
 }
 
 CLAIMS = {"contextual-heads": (duplicates, contextual)}
