@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         view,
         watch,
     )
+    from poskernel_core.client import Server, connect
     from poskernel_core.common.errors import PosKernelError
     from poskernel_core.common.result import Result
     from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, Request, RunSpec
@@ -38,6 +39,7 @@ __version__ = "1.0.0"
 
 _HOMES = {
     "api": "analyse load precompute run_pass show to_bridge token_windows view watch",
+    "client": "Server connect",
     "objects.lab": "Lab attach",
     "objects.training": "TrainingLog",
     "common.errors": "PosKernelError",
@@ -70,11 +72,13 @@ __all__ = [
     "Request",
     "Result",
     "RunSpec",
+    "Server",
     "Store",
     "TrainingLog",
     "View",
     "analyse",
     "attach",
+    "connect",
     "describe_run",
     "load",
     "matrix",

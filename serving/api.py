@@ -39,7 +39,19 @@ from poskernel_core.engine.plan import Plan
 from poskernel_core.engine.provenance import stored
 from poskernel_core.export.files import stage_json
 from poskernel_core.export.schema import described, listed
-from serving.asked import Wanted, body_of, number, part_of, planned, queries_of, read, typed
+from serving.asked import (
+    Asked,
+    First,
+    Wanted,
+    body_of,
+    first,
+    number,
+    part_of,
+    planned,
+    queries_of,
+    read,
+    typed,
+)
 from serving.callers import Caller, Callers, Ticket
 from serving.doors import doors
 from serving.forms import Encoded, Form, accepted, tag_of
@@ -120,6 +132,7 @@ class Api:
             Endpoint("GET", "/models", self.models, {200: "Models"}),
             Endpoint("GET", "/questions", self.questions, {200: "Questions"}),
             Endpoint("GET", "/questions/{name}", self.question, {200: "Question"}),
+            Endpoint("POST", "/first", self.first, {200: "First"}),
             Endpoint("POST", "/answers", self.ask, {200: "Answer", 202: "Job"}, ("wait",)),
             Endpoint("GET", "/answers/{key}", self.again, {200: "Answer"}, ("head", "query")),
             Endpoint("GET", "/jobs/{id}", self.job, {200: "Job"}, ("wait",)),
@@ -162,6 +175,11 @@ class Api:
         name = analyses.find(request.path_params["name"]).name
         return _json(self._document(name, lambda: described(name)))
 
+    async def first(self, request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
+        """List what the pages of a model show first: questions, and their parameters."""
+        body = await body_of(request)
+        return _json(await self._work(lambda: first(read(body, First))))
+
     async def openapi(self, request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         """Describe this interface as an OpenAPI document."""
         from serving.openapi import document
@@ -178,7 +196,7 @@ class Api:
         body, form = await body_of(request), accepted(_accept(request))
         wait = number(queries, "wait", MAX_WAIT)
         if (wanted := self._wanted.get(name := sha256(body).digest())) is None:
-            wanted = await self._work(lambda: planned(read(body)))
+            wanted = await self._work(lambda: planned(read(body, Asked)))
             if wanted.plan.settled:
                 self._wanted[name] = wanted
         plan = wanted.plan
@@ -292,8 +310,9 @@ class Api:
 
         async def events() -> AsyncIterator[str]:
             try:
-                async for name, data in self._events(ticket, caller):
-                    yield f"event: {name}\ndata: {data}\n\n" if name else ": it goes on\n\n"
+                async for event in self._events(ticket, caller):
+                    fields = (f"{name}: {text}" for name, text in event.items())
+                    yield "\n".join([*fields, "\n"]) if event else ": it goes on\n\n"
             finally:
                 waiting.__exit__(None, None, None)
 
@@ -303,8 +322,8 @@ class Api:
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
-    async def _events(self, ticket: Ticket, caller: Caller) -> AsyncIterator[tuple[str, str]]:
-        """Yield the events of a job by name, with their data; one without a name says nothing."""
+    async def _events(self, ticket: Ticket, caller: Caller) -> AsyncIterator[dict[str, str]]:
+        """Yield the events of a job; that of a stage has its address as its id."""
         job, plan, engine, seen = ticket.job, ticket.plan, self.engine(), 0
         query, loop = looked_at(plan.request, ticket.chosen), asyncio.get_running_loop()
         if job.state not in ENDS:
@@ -314,14 +333,18 @@ class Api:
             over = job.state in ENDS
             if not over and job.formed > seen:
                 seen = job.formed
-                stage = partial(engine.cached, plan.of_stage(seen, query))
-                if (result := await self._work(stage)) is not None:
-                    yield "stage", stage_json(result.select(**ticket.chosen), plan.run.windows)
-            before = _state(job)
-            yield "end" if over else "progress", json.dumps(await self._about(ticket, caller))
+                stage = plan.of_stage(seen, query)
+                if (result := await self._work(partial(engine.cached, stage))) is not None:
+                    self._plans[stage.key] = stage
+                    if _private(plan):
+                        self.callers.holdings(caller).texts[stage.key] = True
+                    data = stage_json(result.select(**ticket.chosen), plan.run.windows)
+                    yield {"event": "stage", "id": _where(stage.key, ticket.chosen), "data": data}
+            before, name = _state(job), "end" if over else "progress"
+            yield {"event": name, "data": json.dumps(await self._about(ticket, caller))}
             await asyncio.sleep(0 if over else PACE)
             while not over and not await heard(job, lambda: _state(job) != before, BREATH):  # noqa: B023
-                yield "", ""
+                yield {}
                 over = loop.time() > end
             if over or loop.time() > end:
                 return

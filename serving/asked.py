@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 from starlette.requests import Request
 
 from poskernel_core import analyses
-from poskernel_core.api import RUN_FIELDS, build_request, check_fields
+from poskernel_core.api import RUN_FIELDS, build_request, check_fields, default_requests
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.specs import Spec
 from poskernel_core.data.texts import TYPED
@@ -23,6 +23,7 @@ from serving.problems import Problem
 MAX_BODY = 10**6
 MAX_DEPTH = 16
 MAX_NUMBER = 10**9 - 1
+S = TypeVar("S", bound=Spec)
 
 
 class Asked(Spec):
@@ -44,6 +45,17 @@ class Asked(Spec):
     detach: bool = Field(False, description="go on computing when the program has gone")
 
 
+class First(Spec):
+    """What the pages of a model show first: the arguments of ``pk.precompute``."""
+
+    called = "request"
+
+    model: str
+    revision: str | None = None
+    run: dict[str, Any] = Field(default_factory=dict)
+    experiments: bool = False
+
+
 @dataclass(frozen=True)
 class Wanted:
     """The plan of a request, the part of its answer, and whether it goes on without its client."""
@@ -60,9 +72,7 @@ def planned(asked: Asked) -> Wanted:
         PosKernelError: the request does not fit, or names what is not on offer.
     """
     question = analyses.find(asked.question)
-    if wrong := {name: each for name, each in asked.run.items() if name not in RUN_FIELDS}:
-        check_fields(asked.question, {**wrong}, question.params.model_fields)
-        raise Problem(400, "Give 'revision' beside 'run', not in it.", "run.revision")
+    _check_run(asked, asked.question, question.params.model_fields)
     check_revision(asked.model, asked.revision)
     request, chosen = build_request(
         asked.question, asked.model, head=asked.head, query=asked.query, params=asked.params,
@@ -73,6 +83,27 @@ def planned(asked: Asked) -> Wanted:
         if part.run.model != plan.run.model:
             check_revision(part.run.model.name, part.run.model.revision)
     return Wanted(plan, chosen, asked.detach)
+
+
+def first(asked: First) -> list[dict[str, Any]]:
+    """Return the questions that the pages of a model show first, with their parameters.
+
+    Raises:
+        PosKernelError: the request does not fit, or names what is not on offer.
+    """
+    _check_run(asked, "", ())
+    check_revision(asked.model, asked.revision)
+    requests = default_requests(
+        asked.model, experiments=asked.experiments, revision=asked.revision, **asked.run
+    )
+    return [{"question": each.analysis, "params": each.params} for each in requests]
+
+
+def _check_run(asked: Asked | First, question: str, params: Collection[str]) -> None:
+    """Check that the fields of a run are some, and no other arguments of ``pk.show``."""
+    if wrong := {name: each for name, each in asked.run.items() if name not in RUN_FIELDS}:
+        check_fields(question, wrong, params)
+        raise Problem(400, "Give 'revision' beside 'run', not in it.", "run.revision")
 
 
 def typed(params: Mapping[str, Any], corpus: str) -> bool:
@@ -100,8 +131,8 @@ async def body_of(request: Request) -> bytes:
     return body
 
 
-def read(body: bytes) -> Asked:
-    """Read a request.
+def read(body: bytes, kind: type[S]) -> S:
+    """Read a request of a kind.
 
     Raises:
         Problem: it is no JSON object, or has a field twice.
@@ -123,7 +154,7 @@ def read(body: bytes) -> Asked:
         raise Problem(400, f"Expected a JSON object, got {type(found).__name__}.")
     if _deeper(found, MAX_DEPTH):
         raise Problem(400, f"Expected JSON nested up to {MAX_DEPTH} times, got more.")
-    return Asked.model_validate(found)
+    return kind.model_validate(found)
 
 
 def _deeper(value: Any, most: int) -> bool:

@@ -10,7 +10,7 @@ from poskernel_core import __version__, analyses
 from poskernel_core.common.result import Value
 from poskernel_core.export.schema import DIALECT, listed
 from serving.api import KEY, MAX_WAIT, Endpoint
-from serving.asked import MAX_NUMBER, Asked
+from serving.asked import MAX_NUMBER, Asked, First
 from serving.callers import CLIENT
 from serving.forms import FORMS
 from serving.problems import MEDIA, STATUS
@@ -70,7 +70,8 @@ def _operation(each: Endpoint) -> Schema:
         }
     )
     described = " ".join((inspect.getdoc(each.answer) or "").split())
-    body = {"content": {"application/json": {"schema": {"$ref": _ref("Request")}}}}
+    kind = "Request" if each.path == "/answers" else "FirstRequest"
+    body = {"content": {"application/json": {"schema": {"$ref": _ref(kind)}}}}
     return {
         "operationId": each.answer.__name__,
         "summary": described,
@@ -114,7 +115,9 @@ def _schemas() -> dict[str, Schema]:
     return {
         "Request": asked,
         **{f"params.{name}": each.params.model_json_schema() for name, each in questions.items()},
+        "FirstRequest": First.model_json_schema(),
         "Models": objects,
+        "First": objects,
         "Questions": {"type": "array", "items": {"type": "object", "properties": fields}},
         "Question": {
             "type": "object",

@@ -113,6 +113,9 @@ class Settings(BaseModel):
 
     open: bool = Field(False, description="open the dashboard in a browser of this machine")
     address: Address | None = Field(None, description="where the dashboard is served, for links")
+    server: Address | None = Field(
+        None, description="a dashboard that the command line asks in place of this machine"
+    )
     notes: bool | None = Field(
         None, description="let clients write notes; None: only if the server is local"
     )

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import textwrap
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,11 +39,6 @@ LETTER: Final = 0.5
 
 TAG = re.compile(r"<[^>]*>")
 SCRIPT: Final = FOLDER.joinpath("browser/print.js").read_text("utf-8")
-FONT_FILE: Final = next(
-    Path(find_spec("streamlit").origin or "").parent.glob(  # type: ignore[union-attr]
-        "static/static/media/SourceSansVF-Upright*.woff2"
-    )
-)
 AXIS: Final = {"automargin": True, "zeroline": False, "title": {"font": {"size": MIDDLE}}}
 LOOK: Final = {
     "font": {"family": "PosKernel Sans", "size": SMALL, "color": "#000000"},
@@ -189,10 +185,24 @@ def picture_kind(path: Path) -> str:
 
 def print_page(sheets: list[dict[str, Any]], kind: str) -> str:
     """Return a page that draws pictures and writes the first one, in base64, into ``#made``."""
-    font = f"data:font/woff2;base64,{base64.b64encode(FONT_FILE.read_bytes()).decode()}"
+    font = f"data:font/woff2;base64,{base64.b64encode(font_file().read_bytes()).decode()}"
     return template("print.html").render(
         plotly=get_plotlyjs(), script=SCRIPT, sheets=sheets, font=font, kind=kind
     )
+
+
+@cache
+def font_file() -> Path:
+    """Return the font of the pages, which comes with Streamlit.
+
+    Raises:
+        BadRequest: it is not installed, as for those who only ask a server.
+    """
+    found = find_spec("streamlit")
+    if found is None:
+        raise BadRequest("Pictures need the font of Streamlit: install streamlit, or ask a server.")
+    folder = Path(found.origin or "").parent
+    return next(folder.glob("static/static/media/SourceSansVF-Upright*.woff2"))
 
 
 def _wrapped(text: str, room: float, size: float) -> str:

@@ -62,6 +62,7 @@ def described(question: str) -> Schema:
             for each in (*asked.values, *asked.texts)
         ],
         "answer": schema(question),
+        "stage": schema(question, live=True),
     }
 
 

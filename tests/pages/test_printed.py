@@ -16,14 +16,14 @@ from pages import NAMES
 from pages.shared.cards import card
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.export import printing
-from poskernel_core.export.printing import FONT_FILE, SCRIPT, WIDTHS, picture
+from poskernel_core.export.printing import SCRIPT, WIDTHS, font_file, picture
 from tests.support.bound import opened, opened_as_linked
 from tests.support.browser import find_browser
 from tests.support.made_results import answer
 
 UNREADABLE = Path(__file__).with_name("printed.js").read_text("utf-8")
 SVG = "{http://www.w3.org/2000/svg}"
-FONT = f"data:font/woff2;base64,{base64.b64encode(FONT_FILE.read_bytes()).decode()}"
+FONT = f"data:font/woff2;base64,{base64.b64encode(font_file().read_bytes()).decode()}"
 
 
 @pytest.fixture(params=range(4))

@@ -270,12 +270,14 @@ def test_events(asking):
     with web.stream("GET", f"/api/v1/{answer.headers['location']}/events") as stream:
         assert "text/event-stream" in stream.headers["content-type"]
         events = [each.splitlines() for each in "".join(stream.iter_text()).split("\n\n") if each]
-    names = [name.removeprefix("event: ") for name, _ in events]
+    names = [name.removeprefix("event: ") for name, *_ in events]
     assert "stage" == names[0]
     assert {"progress"} == {*names[1:-1]}
     assert "end" == names[-1]
-    stage, last = (json.loads(events[at][1].removeprefix("data: ")) for at in (0, -1))
+    stage, last = (json.loads(events[at][-1].removeprefix("data: ")) for at in (0, -1))
     assert [2.0] == stage["values"]["etc"]
+    where = events[0][1].removeprefix("id: ")
+    assert stage["values"] == web.get(f"/api/v1/{where}").json()["values"]
     assert "done" == last["state"]
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 import os
 
 import pytest
@@ -374,6 +375,7 @@ def test_too_many_requests():
 def test_what_nobody_expected(shipped, monkeypatch, caplog):
     monkeypatch.setenv("POSKERNEL_API", "on")
     monkeypatch.setattr(Api, "models", None)
+    monkeypatch.setattr("serving.problems.LOG", logging.getLogger("tests"))  # of no server
     api = Api(lambda: shipped, Callers())
     web = TestClient(api.route(), "http://localhost", raise_server_exceptions=False)
     problem = one_sentence(web.get("/api/v1/models"))

@@ -19,8 +19,8 @@ from cachetools import LRUCache, cached
 from pages.shared.look.component import SHARED
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import chart_config
-from poskernel_core.export.printing import FONT_FILE, WIDTHS, plain_title
 from poskernel_core.export.printing import SCRIPT as PRINT_SCRIPT
+from poskernel_core.export.printing import WIDTHS, font_file, plain_title
 from poskernel_core.plotting.layout import THIRD, broken, is_square, set_height, without_title
 from poskernel_core.plotting.palette import CATEGORICAL
 
@@ -154,7 +154,7 @@ def draw_pictures(name: str, sheets: list[dict[str, Any]]) -> None:
     about = {"widths": WIDTHS, "sheets": sheets, "name": name}
     PICTURES(
         key=f"pictures-{name}",
-        data=about | {"font": f"static/media/{FONT_FILE.name}", "library": LIBRARY},
+        data=about | {"font": f"static/media/{font_file().name}", "library": LIBRARY},
     )
 
 
