@@ -214,6 +214,7 @@ def perform(
         form,
     )
     views = open_views(shared.store, plan)
+    report(0, 1, experiment.title)
     result = experiment.perform(
         subject, views, plan.params, lambda done, total: report(done, total, experiment.title)
     )

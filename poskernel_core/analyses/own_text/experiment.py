@@ -34,9 +34,7 @@ def all_heads(subject: ExperimentContext, params: OwnTextParams) -> Result:
     most = math.isqrt(MAX_PATTERN_CELLS // (geometry.n_layers * geometry.n_heads))
     block = math.ceil(length / max(1, min(LARGEST_SIDE, most)))
     seen = _AllHeads(main, geometry.n_layers, geometry.n_heads, length, block, params.skip)
-    subject.progress(0, 1)
     _run(subject, seen, -1)
-    subject.progress(1, 1)
     starts = np.arange(0, length, block)
     return OwnText.result(
         params,
@@ -52,9 +50,7 @@ def one_head(subject: ExperimentContext, params: HeadOnTextParams) -> Result:
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     length = subject.windows.shape[1]
     seen = _OneHead(main, layer, head, kept_queries(length, params.around), params.skip)
-    subject.progress(0, 1)
     _run(subject, seen, layer)
-    subject.progress(1, 1)
     return HeadOnText.result(
         params,
         seen.values(),

@@ -239,7 +239,6 @@ def all_heads(subject: ExperimentContext, params: spec.PositionSourcesParams) ->
     geometry = subject.model.geometry
     layers = geometry.with_heads
     texts = _Texts(subject, subject.main, params)
-    subject.progress(0, 1)
     texts.see(range(layers[-1] + 1))
     heads = {layer: len(texts.layers[layer].spread[0]) for layer in layers}
     cells = [(layer, head) for layer in layers for head in range(heads[layer])]

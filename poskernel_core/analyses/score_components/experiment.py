@@ -27,7 +27,6 @@ def score_components(subject: ExperimentContext, params: ScoreComponentsParams) 
     if reason := geometry.reason(layer):
         raise BadRequest(f"Layer {layer} has no heads ({reason}): choose a head of another layer.")
     query = checked_query(subject, params.query, layer + 1)
-    subject.progress(0, 1)
     ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
     reading = read_components(subject.model, ids, layer)
     visible, attention, bias = attention_row(reading.call, head, query)
@@ -50,7 +49,6 @@ def score_components(subject: ExperimentContext, params: ScoreComponentsParams) 
     if reading.call.slopes is not None:
         values["alibi_bias"] = np.where(visible, bias, np.nan)
     positions = {"chosen_query": query, "chosen_key": chosen["component_score"]}
-    subject.progress(1, 1)
     names = list(reading.names)
     return ScoreComponents.result(
         params,

@@ -42,7 +42,6 @@ def head_writes(subject: ExperimentContext, params: HeadWritesParams) -> Result:
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     query = checked_query(subject, params.query, geometry.n_layers)
-    subject.progress(0, 1)
     looked = _Looked(layer)
     written = read_written(subject.model, _text(subject), query, [looked])
     name = head_name(layer, head)
@@ -58,7 +57,6 @@ def head_writes(subject: ExperimentContext, params: HeadWritesParams) -> Result:
     by_key, z = attention[:, None] * values.double(), attention @ values.double()
     # what stands between attention and the projection: a gate, or a norm behind the block
     rows = by_key * torch.where(z == 0, 0.0, row / z)
-    subject.progress(1, 1)
     return HeadWrites.result(
         params,
         {
@@ -86,7 +84,6 @@ def logit_contributions(subject: ExperimentContext, params: LogitContributionsPa
     """Split one logit: :class:`~poskernel_core.analyses.writing.spec.LogitContributions`."""
     geometry = subject.model.geometry
     query = checked_query(subject, params.query, geometry.n_layers)
-    subject.progress(0, 1)
     written = read_written(subject.model, _text(subject), query)
     if params.token is not None:
         token = token_id(subject, params.token)
@@ -107,7 +104,6 @@ def logit_contributions(subject: ExperimentContext, params: LogitContributionsPa
     named |= {name: float(number) for name, number in constants.items() if number}
     heads = [[named.pop(head_name(i, j), np.nan) for j in range(geometry.n_heads)] for i in layers]
     mlps = [named.pop(f"MLP {layer}", np.nan) for layer in layers]
-    subject.progress(1, 1)
     return LogitContributions.result(
         params,
         {
@@ -157,7 +153,6 @@ def _streams(model: LoadedModel, layer: int, ids: Tensor, texts: Tensor, size: i
 def copying(subject: ExperimentContext, params: CopyingParams) -> Result:
     """Map tokens through every head: :class:`~poskernel_core.analyses.writing.spec.Copying`."""
     model, geometry = subject.model, subject.model.geometry
-    subject.progress(0, 1)
     windows = torch.from_numpy(np.ascontiguousarray(subject.windows, dtype=np.int64))
     counts = torch.bincount(windows[:, int(subject.start_token) :].flatten())
     few = min(params.frequent, int(counts.count_nonzero()))

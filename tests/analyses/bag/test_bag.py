@@ -48,7 +48,7 @@ def case(request, model_dirs):
     params = BagParams(query=QUERY, first_windows=CONTEXTS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(content_weights, "ROWS", 97)
-        yield subject, main, build_bag(subject, main, heads, params), truth
+        yield subject, main, build_bag(subject, heads, params), truth
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +142,8 @@ def test_quality(case):
 def test_known_model(known, texts, start):
     """Uniform heads without content: the prediction is the truth, and both are calculated."""
     text = np.array([START] * start + texts)[None]
-    subject, main = KEPT.setdefault(start, study(known, some_windows(5, 41, start), start))
-    bag = build_bag(subject, main, (0, 2), BagParams(query=37))
+    subject, _ = KEPT.setdefault(start, study(known, some_windows(5, 41, start), start))
+    bag = build_bag(subject, (0, 2), BagParams(query=37))
 
     parts = predicted.predict(bag, torch.from_numpy(text[0]), "own")
 

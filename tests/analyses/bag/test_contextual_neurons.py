@@ -166,12 +166,13 @@ def test_the_kept_bag(contexts):
     asked = {"query": 37, "first_windows": 4}
 
     def bag(heads=(0, 2), on=subject, mean=main, **changes):
-        return build_bag(on, mean, heads, BagParams(**(asked | changes)))
+        on = dataclasses.replace(on, statistics={"main": mean})
+        return build_bag(on, heads, BagParams(**(asked | changes)))
 
     first = bag()
     assert first is bag()
     one = NeuronParams(neuron=1, min_count=3, **asked)  # all questions stand on one bag
-    assert first is build_bag(subject, main, (0, 2), one)
+    assert first is build_bag(subject, (0, 2), one)
     assert subject.model.notes["bag"][1] is first
     changes = [{"token": " she"}, {"query": 36}, {"scale": "mean"}, {"heads": (0,)}]
     for change in [*changes, {"first_windows": 3}]:

@@ -86,7 +86,7 @@ def test_every_number(random_bag, bag_params):
     subject, main, _ = random_bag
     params = {"neuron": 7, "components": 6, "shown": 4, "top_k": 3, "min_count": 0}
     found = perform(NeuronLatents, subject, main, **bag_params, **params)
-    bag = build_bag(subject, main, (1, 3), BagParams(query=11, first_windows=5))
+    bag = build_bag(subject, (1, 3), BagParams(query=11, first_windows=5))
     table, read = bag.table(np.arange(1, VOCABULARY)).numpy(), bag.readers()[:, 7].double().numpy()
     values, directions = latents.components(table, 6, subject.source.seed)
     whole = table @ read

@@ -1,6 +1,7 @@
 """Denominators along positions, content weights of tokens, by plain loops; what one query sees."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -20,7 +21,8 @@ CELLS = {"learned": "L2H3", "skip in window": "L1H4", "grouped in window": "L0H3
 
 def rows_of(path, main, windows, skip=0, batch=None, layers=None):
     subject, _ = study(path, windows, batch=batch)
-    return [row for _, rows in last_rows(subject, main, windows, skip, layers) for row in rows]
+    subject = replace(subject, statistics={"main": main})
+    return [row for _, rows in last_rows(subject, windows, skip, layers) for row in rows]
 
 
 @pytest.mark.parametrize("name", ["gpt_neo", "opt", "grouped"])

@@ -89,6 +89,7 @@ def study(path, windows, start=True, batch=None, load=loaded):
     ordered = np.concatenate([windows[group::groups] for group in range(groups)])
     tokenizer, model = load_tokenizer(catalog.locate(str(path))), load(path)
     source = TokenPool(np.arange(1, VOCABULARY), START, 3)
+    main = pk.run_pass(model, ordered, start_token=start, gather=("keys",))
     subject = ExperimentContext(
         model=model,
         windows=windows,
@@ -99,8 +100,9 @@ def study(path, windows, start=True, batch=None, load=loaded):
         batch=batch,
         single_id=tokenizer.single_id,
         encode=tokenizer.encode,
+        statistics={"main": main},
     )
-    return subject, pk.run_pass(model, ordered, start_token=start, gather=("keys",))
+    return subject, main
 
 
 def some_windows(texts, length, start=True, seed=5):

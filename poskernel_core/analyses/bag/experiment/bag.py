@@ -18,7 +18,6 @@ from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.experiment import content_weights, contents
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import first_in_equal_groups
-from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.components import FirstLayer, read_first_layer, see_first_layer
 
 TEXTS = 4
@@ -102,29 +101,25 @@ def by_position(scales: np.ndarray, start: int, length: int) -> Float[Tensor, " 
     return torch.cat([mean[:1].expand(start), mean])[:length]
 
 
-def build_bag(
-    subject: ExperimentContext, main: StatisticsView, heads: tuple[int, ...], params: BagParams
-) -> Bag:
+def build_bag(subject: ExperimentContext, heads: tuple[int, ...], params: BagParams) -> Bag:
     """Return the bag of some heads; the latest bag is cached with the model."""
-    key = (heads, params.token, params.query, params.first_windows, fingerprint(subject, main))
-    bag: Bag = subject.model.remember("bag", key, lambda: _build(subject, main, heads, params))
+    key = (heads, params.token, params.query, params.first_windows, fingerprint(subject))
+    bag: Bag = subject.model.remember("bag", key, lambda: _build(subject, heads, params))
     return bag if bag.by == params.scale else replace(bag, by=params.scale)
 
 
-def _build(
-    subject: ExperimentContext, main: StatisticsView, heads: tuple[int, ...], params: BagParams
-) -> Bag:
+def _build(subject: ExperimentContext, heads: tuple[int, ...], params: BagParams) -> Bag:
     layer = read_first_layer(subject.model)
     token = contents.token_id(subject, params.token)
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     start, chosen = int(subject.start_token), list(heads)
     queries = content_weights.destination_queries(subject, token)
-    kernels = content_weights.destination_kernels(queries, main)[chosen]
+    kernels = content_weights.destination_kernels(queries, subject.main)[chosen]
     places = content_weights.quantiles(kernels[:, params.query], start)
-    scores = content_weights.content_scores(subject, main, queries[:, params.query], places)
+    scores = content_weights.content_scores(subject, queries[:, params.query], places)
     log_weight = scores.mean(dim=0)[chosen]
     rows = contents.destination_windows(texts, params.query, token)
-    found = [seen[0].denominator[0] for _, seen in contents.last_rows(subject, main, rows, 0, (0,))]
+    found = [seen[0].denominator[0] for _, seen in contents.last_rows(subject, rows, 0, (0,))]
     denominators = torch.cat(found).quantile(0.5, dim=0).float()[chosen]
     scales, first = _scales(subject, layer, texts)
     return Bag(
@@ -141,9 +136,9 @@ def _build(
     )
 
 
-def fingerprint(subject: ExperimentContext, main: StatisticsView) -> tuple[bool, bytes]:
+def fingerprint(subject: ExperimentContext) -> tuple[bool, bytes]:
     """Return the cache key of texts and mean keys."""
-    data = subject.windows.tobytes() + main.layer(0)["mean_keys"].tobytes()
+    data = subject.windows.tobytes() + subject.main.layer(0)["mean_keys"].tobytes()
     return subject.start_token, hashlib.sha256(data).digest()
 
 

@@ -25,9 +25,8 @@ NOTHING = 1e-7
 
 def neuron_latents(subject: ExperimentContext, params: NeuronLatentsParams) -> Result:
     """Decompose a neuron; see :class:`bag.neuron.NeuronLatents`."""
-    main = subject.main
     subject.progress(0, 2)
-    bag = bag_of(subject, main, params, params.neuron)
+    bag = bag_of(subject, params, params.neuron)
     ids = listed_tokens(subject, params.min_count)
     table = bag.table(ids).numpy()
     subject.progress(1, 2)

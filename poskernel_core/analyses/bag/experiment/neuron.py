@@ -35,7 +35,6 @@ from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_SKIP
-from poskernel_core.common.views import StatisticsView
 from poskernel_core.data.moves import parse_cells
 from poskernel_core.forward.components import read_first_layer, see_first_layer
 
@@ -44,9 +43,7 @@ SAMPLES = 32
 FEWEST = 3
 
 
-def chosen_heads(
-    subject: ExperimentContext, main: StatisticsView, params: BagParams
-) -> tuple[int, ...]:
+def chosen_heads(subject: ExperimentContext, params: BagParams) -> tuple[int, ...]:
     """Return the heads that fill the bag, ascending: those named, or else the contextual ones."""
     geometry = subject.model.geometry
     if params.heads.strip():
@@ -55,9 +52,9 @@ def chosen_heads(
             raise BadRequest(f"Expected heads of layer 0, got {params.heads!r}.")
         return tuple(sorted({head for _, head in cells}))
     token_id(subject, params.token)  # refuses a bad token before anything is computed
-    key = (params.token, params.query, params.first_windows, fingerprint(subject, main))
+    key = (params.token, params.query, params.first_windows, fingerprint(subject))
     found: tuple[int, ...] = subject.model.remember(
-        "contextual", key, lambda: _contextual(subject, main, params)
+        "contextual", key, lambda: _contextual(subject, params)
     )
     if not found:
         raise BadRequest(
@@ -67,14 +64,12 @@ def chosen_heads(
     return found
 
 
-def _contextual(
-    subject: ExperimentContext, main: StatisticsView, params: BagParams
-) -> tuple[int, ...]:
+def _contextual(subject: ExperimentContext, params: BagParams) -> tuple[int, ...]:
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     rows = LayerRows(subject.model.geometry.n_heads, len(texts))
     windows = destination_windows(texts, params.query, token_id(subject, params.token))
     skip = min(DEFAULT_SKIP, params.query - 1)
-    for some, seen in last_rows(subject, main, windows, skip, (0,)):
+    for some, seen in last_rows(subject, windows, skip, (0,)):
         rows.add(seen[0], some)
     copies = duplicates(subject, params.query, SAMPLES, lambda _: None, last=0)
     values = rows.values()[0] | {name: mean[0] for name, (mean, _) in copies.items()}
@@ -82,21 +77,17 @@ def _contextual(
     return tuple(int(head) for head in (group == BEHAVIOURS.index("contextual")).nonzero()[0])
 
 
-def bag_of(
-    subject: ExperimentContext, main: StatisticsView, params: BagParams, neuron: int | None = None
-) -> Bag:
+def bag_of(subject: ExperimentContext, params: BagParams, neuron: int | None = None) -> Bag:
     """Return the bag of the chosen heads; check that the neuron exists."""
     neurons = len(read_first_layer(subject.model).b_in)
     if neuron is not None and neuron >= neurons:
         raise BadRequest(f"No neuron {neuron}: expected 0 to {neurons - 1}.")
-    return build_bag(subject, main, chosen_heads(subject, main, params), params)
+    return build_bag(subject, chosen_heads(subject, params), params)
 
 
 def neuron(subject: ExperimentContext, params: NeuronParams) -> Result:
     """Return a neuron's contributions; see :class:`bag.neuron.Neuron`."""
-    main = subject.main
-    subject.progress(0, 1)
-    bag = bag_of(subject, main, params, params.neuron)
+    bag = bag_of(subject, params, params.neuron)
     ids = listed_tokens(subject, params.min_count)
     table, readers = bag.table(ids), bag.readers()
     found = (table @ readers[:, params.neuron]).numpy()
@@ -132,10 +123,8 @@ def correlations(
 
 def neuron_trace(subject: ExperimentContext, params: NeuronTraceParams) -> Result:
     """Return both pre-activations; see :class:`bag.neuron.NeuronTrace`."""
-    main = subject.main
-    subject.progress(0, 1)
     tokens = torch.from_numpy(_text(subject, params))
-    bag = bag_of(subject, main, params, params.neuron)
+    bag = bag_of(subject, params, params.neuron)
     true = see_first_layer(subject.model, tokens[None]).activation[0, :, params.neuron]
     parts = predict(bag, tokens, params.kernel)
     values = _numbers(bag, parts, params.neuron)
@@ -206,10 +195,8 @@ def _correlation(left: np.ndarray, right: np.ndarray) -> float:
 
 def extended_embedding(subject: ExperimentContext, params: ExtendedEmbeddingParams) -> Result:
     """Return the nearest tokens; see :class:`bag.neuron.ExtendedEmbedding`."""
-    main = subject.main
-    subject.progress(0, 1)
     word = token_id(subject, params.word)
-    bag = bag_of(subject, main, params)
+    bag = bag_of(subject, params)
     listed = np.setdiff1d(listed_tokens(subject, params.min_count), [word])
     if not len(listed):
         raise BadRequest(
@@ -238,12 +225,10 @@ def extended_embedding(subject: ExperimentContext, params: ExtendedEmbeddingPara
 
 def word_neurons(subject: ExperimentContext, params: WordNeuronsParams) -> Result:
     """Return the neurons of some words; see :class:`bag.neuron.WordNeurons`."""
-    main = subject.main
-    subject.progress(0, 1)
     if subject.encode is None or not params.words.split():
         raise BadRequest("Expected words, and a model with a tokenizer: give some.")
     tokens = [token for word in params.words.split() for token in subject.encode(f" {word}")]
-    bag = bag_of(subject, main, params)
+    bag = bag_of(subject, params)
     readers = bag.readers()
     found = ends(bag.table(listed_tokens(subject, params.min_count)), readers, 1)
     mean, std = found["contribution_mean"], found["contribution_std"]

@@ -131,10 +131,9 @@ def _variance(square: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 def contextual_neurons(subject: ExperimentContext, params: ContextualNeuronsParams) -> Result:
     """Rank all neurons; see :class:`bag.contextual_neurons.ContextualNeurons`."""
-    main = subject.main
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     subject.progress(0, len(texts))
-    bag = bag_of(subject, main, params)
+    bag = bag_of(subject, params)
     quality, neurons = Quality(bag, texts.shape[1], params.n_positions), NeuronSums()
     for some, rows in subject.batches(texts, TEXTS):
         seen = see_first_layer(subject.model, rows)

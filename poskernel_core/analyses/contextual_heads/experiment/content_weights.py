@@ -58,16 +58,13 @@ def quantiles(kernels: Float[Tensor, "head key"], start: int) -> list[int]:
 
 
 def content_scores(
-    subject: ExperimentContext,
-    main: StatisticsView,
-    query: Float[Tensor, "head d"],
-    places: list[int],
+    subject: ExperimentContext, query: Float[Tensor, "head d"], places: list[int]
 ) -> Float[Tensor, "place head vocab"]:
     """Return the content score ``c`` of every token at some key positions, for each head's query.
 
     ALiBi's bias is the same for all tokens, so it is no part of content.
     """
-    geometry, rule = subject.model.geometry, main.header.rule(0)
+    geometry, rule = subject.model.geometry, subject.main.header.rule(0)
     found = torch.zeros(
         len(places), geometry.n_heads, geometry.n_vocab, dtype=torch.float64, device="cpu"
     )
@@ -79,7 +76,7 @@ def content_scores(
             keys = repeat_kv(seen.keys[:, :, 0], len(query), 1)
             products = torch.einsum("hd,thd->ht", query, keys)
             row[:, ids] = rule.capped(rule.scale * products)
-    return found - mean_key_scores(main, query, places)[..., None]
+    return found - mean_key_scores(subject.main, query, places)[..., None]
 
 
 def mean_key_scores(

@@ -106,7 +106,6 @@ def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarr
 
 def last_rows(
     subject: ExperimentContext,
-    main: StatisticsView,
     windows: np.ndarray,
     skip: int,
     layers: Collection[int] | None = None,
@@ -114,9 +113,10 @@ def last_rows(
 ) -> Iterator[tuple[range, list[LastQuery]]]:
     """Yield batches of texts: their numbers, and the row of their last query in every layer.
 
-    ``main`` provides the mean keys of the model's pass. ``layers`` are the layers to return; by
-    default all. With ``groups``, rows are also computed with the mean keys of all but each group.
+    The statistics provide the mean keys. ``layers`` are the layers to return; by default all. With
+    ``groups``, rows are also computed with the mean keys of all but each group.
     """
+    main = subject.main
     views = [main, *(without(main, group) for group in range(groups))]
     size = max(1, min(MAX_BATCH, KEYS // windows.shape[1]))
     for some, tokens in subject.batches(windows, size, total=0):

@@ -79,7 +79,6 @@ def relative_spread(count: float, mean: np.ndarray, square: np.ndarray) -> np.nd
 def contextual_heads(subject: ExperimentContext, params: ContextualParams) -> Result:
     """Run every window; see :class:`spec.ContextualHeads`."""
     assert subject.source is not None
-    main = subject.main
     geometry = subject.model.geometry
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     groups = groups_of(len(texts))
@@ -88,7 +87,7 @@ def contextual_heads(subject: ExperimentContext, params: ContextualParams) -> Re
     )
     layers = [LayerRows(geometry.n_heads, len(windows), groups) for _ in range(geometry.n_layers)]
     count = steps(subject, len(windows) + params.samples)
-    for some, rows in contents.last_rows(subject, main, windows, params.skip, groups=groups):
+    for some, rows in contents.last_rows(subject, windows, params.skip, groups=groups):
         for row in rows:
             layers[row.layer].add(row, some)
         count(len(some))

@@ -22,7 +22,6 @@ CALLED = {"denominator": "mean"} | {n: n for n in ("denominator_cv", "predicted_
 
 def denominators(subject: ExperimentContext, params: DenominatorsParams) -> Result:
     """Run windows at every position; see :class:`contextual_heads.denominators.Denominators`."""
-    main = subject.main
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     texts = first_in_equal_groups(subject.windows, params.first_windows)
@@ -38,7 +37,7 @@ def denominators(subject: ExperimentContext, params: DenominatorsParams) -> Resu
         subject.progress(place, len(queries))
         rows = LayerRows(geometry.n_heads, len(texts), groups)
         windows = contents.destination_windows(texts, query, token)
-        for some, seen in contents.last_rows(subject, main, windows, params.skip, (layer,), groups):
+        for some, seen in contents.last_rows(subject, windows, params.skip, (layer,), groups):
             rows.add(seen[0], some)
         kept.append([
             {called: np.asarray(each[name][head]) for name, called in CALLED.items()}
@@ -48,7 +47,7 @@ def denominators(subject: ExperimentContext, params: DenominatorsParams) -> Resu
         for number, ids in enumerate(own.values()):
             if len(ids) > query:
                 one = contents.destination_windows(ids[None], query, token)
-                ((_, seen),) = contents.last_rows(subject, main, one, params.skip, (layer,))
+                ((_, seen),) = contents.last_rows(subject, one, params.skip, (layer,))
                 of_own[number] = float(seen[0].denominator[0, 0, head])
         others.append({"denominator": rows.denominators[head]})
         others[-1] |= {"own_denominator": of_own} if own else {}

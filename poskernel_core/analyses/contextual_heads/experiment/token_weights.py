@@ -17,7 +17,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import first_in_equal_groups, groups_of
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
-from poskernel_core.common.views import StatisticsView, without
+from poskernel_core.common.views import without
 
 Weights = tuple[np.ndarray, np.ndarray]
 """Mean scores ``[kept, vocab]``, of all windows and without each group; counts ``[vocab]``."""
@@ -25,15 +25,14 @@ Weights = tuple[np.ndarray, np.ndarray]
 
 def token_weights(subject: ExperimentContext, params: TokenWeightsParams) -> Result:
     """Score every token; see :class:`contextual_heads.denominators.TokenWeights`."""
-    main = subject.main
     geometry = subject.model.geometry
     layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     token = contents.token_id(subject, params.token)
     subject.progress(0, len(subject.windows))
     if layer == 0:
-        means, count = _first_layer(subject, main, params, token, head)
+        means, count = _first_layer(subject, params, token, head)
     else:
-        means, count = _in_texts(subject, main, params, token, (layer, head))
+        means, count = _in_texts(subject, params, token, (layer, head))
     mean = means[0]
     assert subject.source is not None
     ordinary = np.zeros(geometry.n_vocab, dtype=bool)
@@ -56,7 +55,6 @@ def token_weights(subject: ExperimentContext, params: TokenWeightsParams) -> Res
 
 def _first_layer(
     subject: ExperimentContext,
-    main: StatisticsView,
     params: TokenWeightsParams,
     token: int,
     head: int,
@@ -66,11 +64,12 @@ def _first_layer(
     Texts matter only through the mean keys, which shift the scores of all tokens equally.
     """
     queries = destination_queries(subject, token)
-    kernel = destination_kernels(queries, main)[head : head + 1, params.query]
+    kernel = destination_kernels(queries, subject.main)[head : head + 1, params.query]
     first = max(params.skip, int(subject.start_token))
     places = quantiles(kernel, first)
-    scores = content_scores(subject, main, queries[:, params.query], places)[:, head].numpy()
+    scores = content_scores(subject, queries[:, params.query], places)[:, head].numpy()
     groups = groups_of(len(subject.windows))
+    main = subject.main
     views = [main, *(without(main, group) for group in range(groups))]
     at_mean = [mean_key_scores(view, queries[:, params.query], places)[:, head] for view in views]
     moved = np.array([float((each - at_mean[0]).mean()) for each in at_mean])
@@ -79,7 +78,6 @@ def _first_layer(
 
 def _in_texts(
     subject: ExperimentContext,
-    main: StatisticsView,
     params: TokenWeightsParams,
     token: int,
     cell: tuple[int, int],
@@ -89,7 +87,7 @@ def _in_texts(
     groups, size = groups_of(len(windows)), subject.model.geometry.n_vocab
     kept = contents.kept_windows(len(windows), groups)
     count, total = np.zeros((2, 1 + groups, size))
-    for some, rows in contents.last_rows(subject, main, windows, params.skip, (cell[0],), groups):
+    for some, rows in contents.last_rows(subject, windows, params.skip, (cell[0],), groups):
         scores = rows[0].log_weight[:, :, cell[1], :-1].numpy()
         tokens = windows[some.start : some.stop, rows[0].first : params.query]
         for place, here in enumerate(kept[:, some.start : some.stop]):
