@@ -3,6 +3,7 @@
 :mod:`poskernel_core.models.configuration` reads it from a ``config.json``.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,6 +33,20 @@ KEPT = 3e9
 
 SHORTEST = 64
 """Least default context, however wide the model."""
+
+SUMS: dict[Gather, dict[str, str]] = {
+    "keys": {"key_sum": "kv pos d"},
+    "queries": {"queries": "query head sample d"},
+    "patterns": {"row_sum": "head query pos", "profile_sum": "head pos"},
+    "residuals": {"residual_sum": "pos model", "centred_square_sum": ""},
+    "normed": {"normed_sum": "pos model"},
+    "scores": {"score_sum": "head band", "query_sum": "head pos d"},
+    "entropy": {"entropy_sum": "head query skip"},
+    "rotary": {"rotation_sum": "pair fact", "query_pair_sum": "skip head pair part",
+               "key_pair_sum": "skip kv pair part"},
+}  # fmt: skip
+"""The axes of one layer's sums of the large statistics: what a pass allocates, and what is said of
+its size before torch is imported."""
 
 FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
 
@@ -148,26 +163,31 @@ class Geometry:
         most = bytes_gathered(found, GROUPS) + bytes_saved(found)
         return most <= ROOM and bytes_kept(found, GROUPS) <= KEPT
 
-    def sums(self, tokens: int, positions: int, samples: int) -> dict[Gather, int]:
-        """Return how many values the largest sums of one group of texts hold, over all layers.
+    def axes(self, tokens: int, positions: int, samples: int) -> dict[str, int]:
+        """Return the lengths of the axes of sums over one group of texts.
 
         Args:
             tokens: the context.
             positions: number of recorded query positions.
             samples: queries kept at each of them, of one group.
         """
-        stream, rows = tokens * self.d_model, self.n_heads * tokens
-        each: dict[Gather, int] = {
-            "keys": self.n_kv_heads * tokens * self.d_head,
-            "queries": positions * self.n_heads * samples * self.d_head,
-            "patterns": rows * (positions + 1),
-            "residuals": stream,
-            "normed": stream,
-            "scores": rows * self.d_head + self.n_heads * (2 * BAND + 1),
-            "entropy": positions * self.n_heads * (MAX_SKIP + 1),
-            "rotary": 2 * (MAX_SKIP + 1) * (self.n_heads + self.n_kv_heads) * self.d_head,
+        return {
+            "head": self.n_heads, "kv": self.n_kv_heads, "d": self.d_head, "model": self.d_model,
+            "pos": tokens, "query": positions, "sample": samples, "pair": self.d_head // 2,
+            "part": 4, "fact": 3, "band": 2 * BAND + 1, "skip": MAX_SKIP + 1,
+        }  # fmt: skip
+
+    def sums(self, tokens: int, positions: int, samples: int) -> dict[Gather, int]:
+        """Return how many values the sums of one group of texts hold, over all layers.
+
+        The arguments are those of :meth:`axes`.
+        """
+        sizes = self.axes(tokens, positions, samples)
+        return {
+            name: self.n_layers
+            * sum(math.prod(map(sizes.__getitem__, each.split())) for each in shapes.values())
+            for name, shapes in SUMS.items()
         }
-        return {name: self.n_layers * count for name, count in each.items()}
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields, for :meth:`read`."""

@@ -10,7 +10,6 @@ first layers.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from poskernel_core.common.differences import average
 from poskernel_core.common.groups import Dealt, first_of_all, groups_of
 from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.observers import Observer
-from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.geometry import SUMS, Geometry
 
 Sums = dict[str, np.ndarray]
 
@@ -76,7 +75,7 @@ class Sizes:
         return first_of_all(self.samples, self.windows)
 
 
-class Statistic(Observer, ABC):
+class Statistic(Observer):
     """Sums over the windows of a group, as an observer; subclasses define and fill the sums.
 
     ``batch.samples`` are the numbers of the batch's windows. Sums are on the device of the pass, or
@@ -90,6 +89,7 @@ class Statistic(Observer, ABC):
         grain: added values are rounded to multiples of the grain. So sums are exact and do not
             depend on the order of additions, as long as they stay below ``2**53`` grains.
         wants_texts: whether the statistic reads ``sizes.texts``.
+        wide: whether sums are float64; else float32.
     """
 
     name: ClassVar[str]
@@ -98,6 +98,7 @@ class Statistic(Observer, ABC):
     query_axes: ClassVar[Mapping[str, int]] = {}
     grain: ClassVar[float] = 2.0**-28
     wants_texts: ClassVar[bool] = False
+    wide: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -109,9 +110,18 @@ class Statistic(Observer, ABC):
         self.device = torch.device("cpu") if device.type == "mps" else device
         self.sums: dict[str, Tensor] = self.allocate()
 
-    @abstractmethod
     def allocate(self) -> dict[str, Tensor]:
-        """Return the sums as zeros; the first axis of each is the layer."""
+        """Return the sums as zeros; the first axis of each is the layer.
+
+        The axes of large sums are declared in :data:`poskernel_core.models.geometry.SUMS`.
+        """
+        sizes = self.sizes
+        samples = sizes.sampled // sizes.groups
+        axes = sizes.geometry.axes(sizes.context, len(sizes.positions), samples)
+        return {
+            name: self.zeros(*map(axes.__getitem__, shape.split()), wide=self.wide)
+            for name, shape in SUMS[self.name].items()
+        }
 
     def add(self, name: str, layer: int, values: Tensor, *at: slice) -> None:
         """Add values to a layer's sum, or to the part ``at`` of it."""

@@ -26,10 +26,6 @@ class EntropySums(Statistic):
     grain = 2.0**-36
     wants_patterns = True
 
-    def allocate(self) -> dict[str, Tensor]:
-        shape = self.sizes.geometry.n_heads, len(self.sizes.positions), MAX_SKIP + 1
-        return {"entropy_sum": self.zeros(*shape)}
-
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         recorded = self.recorded(block)
         if rows := [position - block.first_row for position in self.sizes.positions[recorded]]:

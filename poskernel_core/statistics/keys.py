@@ -2,8 +2,6 @@
 
 from typing import ClassVar
 
-from torch import Tensor
-
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
 from poskernel_core.statistics.base import Statistic, fitted, over_texts
@@ -18,11 +16,6 @@ class MeanKeys(Statistic):
 
     name = "keys"
     means: ClassVar = {"key_sum": "mean_keys"}
-
-    def allocate(self) -> dict[str, Tensor]:
-        geometry = self.sizes.geometry
-        shape = (geometry.n_kv_heads, self.sizes.context, geometry.d_head)
-        return {"key_sum": self.zeros(*shape)}
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         geometry, summed = self.sizes.geometry, over_texts(call.k)

@@ -25,13 +25,6 @@ class MeanPatterns(Statistic):
     wants_patterns = True
     _diagonals: Tensor
 
-    def allocate(self) -> dict[str, Tensor]:
-        sizes, heads = self.sizes, self.sizes.geometry.n_heads
-        return {
-            "row_sum": self.zeros(heads, len(sizes.positions), sizes.context),
-            "profile_sum": self.zeros(heads, sizes.context),
-        }
-
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         self._add_rows(block)
         sums = diagonal_sums(block, self.sizes.context, without_key_0=self.sizes.start_token)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch
@@ -21,12 +20,7 @@ class SampledQueries(Statistic):
     name = "queries"
     means: ClassVar = {"queries": "queries"}
     query_axes: ClassVar = {"queries": 1}
-
-    def allocate(self) -> dict[str, Tensor]:
-        sizes, geometry = self.sizes, self.sizes.geometry
-        slots = sizes.sampled // sizes.groups
-        shape = (len(sizes.positions), geometry.n_heads, slots, geometry.d_head)
-        return {"queries": self.zeros(*shape, wide=False)}
+    wide = False
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         slots = self.sums["queries"][call.layer]

@@ -22,12 +22,6 @@ class MeanResiduals(Statistic):
     alone = frozenset(means.values())
     grain = 2.0**-20
 
-    def allocate(self) -> dict[str, Tensor]:
-        return {
-            "residual_sum": self.zeros(self.sizes.context, self.sizes.geometry.d_model),
-            "centred_square_sum": self.zeros(),
-        }
-
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
         x, total = x.float(), self.sums["centred_square_sum"]
         self.add("residual_sum", layer, x.sum(dim=0))
@@ -43,9 +37,6 @@ class MeanNormed(Statistic):
     name = "normed"
     means: ClassVar = {"normed_sum": "mean_normed"}
     alone = frozenset(means.values())
-
-    def allocate(self) -> dict[str, Tensor]:
-        return {"normed_sum": self.zeros(self.sizes.context, self.sizes.geometry.d_model)}
 
     def attention_input(self, layer: int, x: Tensor, batch: Batch) -> None:
         self.add("normed_sum", layer, x.float().sum(dim=0))

@@ -46,19 +46,6 @@ class RotaryPairs(Statistic):
         super().__init__(sizes, device)
         self._rotations: dict[int, Rotation] = {}
 
-    def allocate(self) -> dict[str, Tensor]:
-        """Return sums over texts for positions 0 to 31, and for all later positions together."""
-        geometry = self.sizes.geometry
-        queries, keys = (
-            (heads, geometry.d_head // 2, PARTS)
-            for heads in (geometry.n_heads, geometry.n_kv_heads)
-        )
-        return {
-            "rotation_sum": self.zeros(geometry.d_head // 2, 3),
-            "query_pair_sum": self.zeros(MAX_SKIP + 1, *queries),
-            "key_pair_sum": self.zeros(MAX_SKIP + 1, *keys),
-        }
-
     def rotation(self, layer: int, rotation: Rotation, batch: Batch) -> None:
         self._rotations[layer] = rotation
         speed, factor = rotation.speeds()

@@ -26,13 +26,6 @@ class RawScores(Statistic):
     name = "scores"
     means: ClassVar = {"score_sum": "score_profile", "query_sum": "mean_queries"}
 
-    def allocate(self) -> dict[str, Tensor]:
-        geometry = self.sizes.geometry
-        return {
-            "score_sum": self.zeros(geometry.n_heads, 2 * BAND + 1),
-            "query_sum": self.zeros(geometry.n_heads, self.sizes.context, geometry.d_head),
-        }
-
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         queries = fitted(over_texts(call.q), self.sizes.geometry.d_head)
         self.add("query_sum", call.layer, queries)
