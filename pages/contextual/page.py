@@ -29,6 +29,7 @@ from pages.shared.tables.tables import (
     rounded_table,
 )
 from pages.shared.tables.word_lists import word_lists
+from poskernel_core.analyses.claims import pairs_at
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,
     DenominatorsParams,
@@ -164,22 +165,31 @@ def draw_layer(selection: Selection) -> None:
     if found is None:
         return
     layer = found.select(layer=selection.layer)
-    right.markdown(_pairs(layer, selection.layer, apart))
+    right.markdown(_pairs(layer, alike, apart))
     with left:
         show("distances", layer, "Distances between kernels")
 
 
-def _pairs(layer: Result, number: int, apart: float) -> str:
+def _pairs(layer: Result, alike: float, apart: float) -> str:
     """Return the groups and the ruled-out pairs as Markdown."""
-    groups, distance = layer.values["group"], layer.values["distance"]
+    groups, near, far = (
+        layer.values["group"],
+        pairs_at(layer, alike, "below"),
+        pairs_at(layer, apart),
+    )
     members = [np.flatnonzero(groups == group) for group in np.unique(groups)]
-    links = [head_link(head_name(number, head)) for head in range(len(groups))]
-    named = [", ".join(links[head] for head in each) for each in members if len(each) > 1]
-    out = [f"{links[i]}–{links[j]}" for i, j in np.argwhere(np.triu(distance >= apart, 1))]
-    pairs = len(distance) * (len(distance) - 1) // 2
+    links = [head_link(head_name(layer.chosen["layer"], head)) for head in range(len(groups))]
+    named = [
+        ", ".join(links[head] for head in group)
+        + ("" if near.sure[group[0], group[1:]].all() else " (not resolved)")
+        for group in members
+        if len(group) > 1
+    ]
+    out = [f"{links[i]}–{links[j]}" for i, j in np.argwhere(far.sure)]
+    pairs = len(groups) * (len(groups) - 1) // 2
     return (
         f"**Candidates for superposition:** {'; '.join(named) or 'none'}.  \n"
-        f"**Ruled out:** {len(out)} of {counted(pairs, 'pair')}"
+        f"**Ruled out:** {len(out)} of {counted(pairs, 'pair')}{far.beside}"
         f"{': ' + ', '.join(out) if out else ''}."
     )
 

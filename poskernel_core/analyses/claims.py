@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from poskernel_core.analyses.base import Question
-from poskernel_core.analyses.discoveries import Condition, discovered
+from poskernel_core.analyses.discoveries import Condition, Heads, Side, discovered
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.jackknife import Estimate, difference
 from poskernel_core.common.result import Result
@@ -405,16 +405,24 @@ def of_all(count: int, total: int, noun: str = "head", beside: str = "") -> str:
     return f"{count or 'None'} of {total:,} {noun}{'' if total == 1 else 's'}{beside}"
 
 
+def _once(distance: np.ndarray) -> np.ndarray:
+    """Return distances of pairs, each of them once: NaN from the diagonal downwards."""
+    return np.where(np.tri(distance.shape[-1], dtype=bool), np.nan, distance)
+
+
+def pairs_at(result: Result, limit: float, side: Side = "reaches") -> Heads:
+    """Return which pairs of kernels are so far apart, or nearer; each pair once."""
+    every = Estimate(*map(_once, result.estimate_of("distance")))
+    return discovered(result, Condition(every, limit, side))
+
+
 def pairs_apart(result: Result, alike: float, apart: float, pairs: str) -> str:
     """Say how many pairs of kernels are far apart, and how many nearly equal."""
-    upper = np.triu_indices(result.values["distance"].shape[-1], 1)
-    known = np.isfinite(result.values["distance"][..., *upper])
-    every = Estimate(*(part[..., *upper] for part in result.estimate_of("distance")))
-    far = discovered(result, Condition(every, apart)).count
-    near = discovered(result, Condition(every, alike, "below")).count
+    far, near = pairs_at(result, apart).count, pairs_at(result, alike, "below").count
     if not far and not near:
         return ""
+    count = int(np.isfinite(_once(result.values["distance"])).sum())
     return (
-        f"The kernels of {far} of {counted(int(known.sum()), 'pair')} of {pairs} are {apart:g} or "
+        f"The kernels of {far} of {counted(count, 'pair')} of {pairs} are {apart:g} or "
         f"more apart ({SCALE}), those of {near} less than {alike:g}."
     )

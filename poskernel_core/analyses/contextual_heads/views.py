@@ -167,15 +167,20 @@ def _mean(result: Result) -> str:
 
 
 def _weights(result: Result) -> str:
-    scores = result.values["log_weight"].astype(float)
-    if not np.isfinite(scores).any() or not len(result.words("top_words")):
+    """Name the token whose interval begins highest: one seen a few times may be high by chance."""
+    scores, low, _ = result.estimate_of("log_weight")
+    if not np.isfinite(low).any() or "top_value" not in result.values:
         return ""
-    score = number_of(result, "log_weight", int(np.nanargmax(scores)))
-    if score.passes(0) != "yes":
+    best = int(np.nanargmax(low))
+    rank = int(np.abs(result.values["top_value"] - scores[best]).argmin())
+    if low[best] <= 0 or not math.isclose(
+        result.values["top_value"][rank], scores[best], abs_tol=1e-6
+    ):
         return ""
     return (
-        f"By content {who(result)} weights «{visible(result.words('top_words')[0])}» up most: "
-        f"it gets {brief(math.exp(score.value))} times the attention that position alone gives it."
+        f"By content {who(result)} weights «{visible(result.words('top_words')[rank])}» up: it "
+        f"gets {brief(math.exp(scores[best]))} times the attention that position alone gives it, "
+        f"and at least {brief(math.exp(low[best]))} times (95 % interval)."
     )
 
 
