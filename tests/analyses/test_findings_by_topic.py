@@ -307,8 +307,8 @@ ROTARY = [
      "In 1 of 1 head the mean share of keys is 0.5 or more … largest in L0H0 (0.60)."),
     ("rotary-spectrum", {"dominant_wavelength": [[6.28]]}, {}, ""),
     *(("equivariant-kernel", far((number, 0.01)), L3H7,
-       f"{says} L3H7's attention: their distance is {number:.2f} (limit 0.5) … kernel 0.10.")
-      for number, says in ((0.2, "predicts more than half of"), (0.7, "does not predict"))),
+       f"{says} L3H7's mean attention: their distance is {number:.2f} (limit 0.5) … kernel 0.10.")
+      for number, says in ((0.2, "is near"), (0.7, "is far from"))),
     ("equivariant-kernel",
      {"equivariant_attention_distance": ([[0.2, 0.8], [0.49, NAN]], 0.02)}, {},
      "of 1 of 3 heads (distance below 0.5; 1 more can't be told)."),

@@ -1,5 +1,6 @@
 """What is drawn and said of rotary heads."""
 
+import math
 from collections.abc import Iterator
 from functools import partial
 
@@ -35,6 +36,9 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.by_axes import by_axes
 
+TURNS = 4
+"""Contexts in a wavelength from which on it turns by less than a quarter."""
+
 DONE = dict(zip(TREATMENTS, ("Freezing", "Removing"), strict=True))
 
 
@@ -54,10 +58,12 @@ def _usage(result: Result) -> str:
     top, usage = most(result, "usage"), result.values["usage"]
     if top is None:
         return ""
+    length, context = result.values["wavelength"][top], result.provenance.get("context", math.inf)
+    still = f"; it hardly turns within {context:,} tokens" if length > TURNS * context else ""
     return (
-        f"{who(result)} uses the wavelength of {brief(result.values['wavelength'][top])} tokens "
-        f"most: {brief(usage[top])} of its usage, where equal use of all would be "
-        f"{brief(1 / np.isfinite(usage).sum())}."
+        f"By the lengths of its queries and keys {who(result)} uses the wavelength of "
+        f"{brief(length)} tokens most: {brief(usage[top])} of its usage, where equal use of all "
+        f"would be {brief(1 / np.isfinite(usage).sum())}{still}."
     )
 
 
@@ -103,11 +109,11 @@ def _logit(result: Result) -> str:
 
 def _distance(result: Result) -> str:
     distance = number_of(result, "equivariant_attention_distance")
-    says = {1: "does not predict", -1: "predicts more than half of"}.get(distance.sign(HALF))
+    says = {1: "is far from", -1: "is near"}.get(distance.sign(HALF))
     if says is None:
         return ""
     return (
-        f"The equivariant kernel {says} {who(result)}'s attention: their distance is "
+        f"The equivariant kernel {says} {who(result)}'s mean attention: their distance is "
         f"{distance} (limit {HALF:g}), and that of the positional kernel "
         f"{brief(float(result.values['attention_distance']))}."
     )
@@ -131,7 +137,7 @@ def _distances(result: Result) -> str:
         return ""
     known = int(np.isfinite(result.values[name]).sum())
     return (
-        "The equivariant kernel predicts more than half of the attention of "
+        "The equivariant kernel is near the mean attention of "
         f"{of_all(near.count, known)} (distance below {HALF:g}{'; ' * bool(near.unsure)}"
         f"{near.unsure})."
     )

@@ -1,14 +1,16 @@
 """Figures of rotary heads: hands of clocks, axes of wavelengths and offsets, what each shows."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from poskernel_core.analyses.rotary.clocks import RADIUS, clocks_figure
-from poskernel_core.analyses.views import figure_of
+from poskernel_core.analyses.views import figure_of, finding_of
 from tests.analyses.rotary.test_rotary_spectrum import CONTEXT, QUERY, SKIP, gathered_of, kernels_of
 from tests.support import builders
+from tests.support.made_findings import made
 from tests.support.made_results import result
 from tests.support.raw import analyse
 
@@ -116,3 +118,13 @@ def test_of_a_model_half_of_which_is_turned(found):
         [*shares["keys, all pairs"]]
     )
     assert 3 == len(figure_of(spectrum).data[0].x)
+
+
+@pytest.mark.parametrize(("wavelength", "still"), [(400.0, False), (50_680.0, True)])
+def test_a_wavelength_that_hardly_turns_says_so(wavelength, still):
+    """Else a head that uses it most, and is moved most by another, seems to contradict itself."""
+    numbers = {"wavelength": [6.28, wavelength], "usage": [0.1, 0.9]}
+    part = made("rotary-spectrum", numbers, {"usage": [0.01, 0.01]}, chosen={"layer": 1, "head": 2})
+    told = finding_of(replace(part, provenance={"context": 512}))
+    assert still == told.endswith("; it hardly turns within 512 tokens.")
+    assert told.startswith("By the lengths of its queries and keys L1H2 uses")
