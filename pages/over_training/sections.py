@@ -8,8 +8,9 @@ from pandas.io.formats.style import Styler
 
 from pages.over_training.run import Chosen
 from pages.shared.cards.card import card
-from pages.shared.cards.explained import PICK, explained
+from pages.shared.cards.explained import explained
 from pages.shared.cards.plain import capital
+from pages.shared.cards.show import show
 from pages.shared.choices.fit import fitted, fitted_list
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.look.fold import fold
@@ -17,14 +18,7 @@ from pages.shared.selection.head_link import page_address
 from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import choice_table, errors_line, heads_frame, rounded_table
 from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.analyses.training.figures import (
-    count_figure,
-    curves_figure,
-    grids_figure,
-    induction_and_sink_figure,
-    kernel_over_training_figure,
-    most_changed,
-)
+from poskernel_core.analyses.training.figures import induction_and_sink, most_changed
 from poskernel_core.analyses.training.spec import (
     KernelOverTraining,
     KernelOverTrainingParams,
@@ -34,49 +28,6 @@ from poskernel_core.analyses.training.spec import (
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.shades import Shade, shaded
-
-CURVES = explained(
-    "over-training",
-    "One line per head; the band is one standard error of the measure at that checkpoint. The "
-    "axis is logarithmic, with step 0 at its left end. A diamond marks the **emergence**, at half "
-    "of the head's final value; the dotted line through it spans the two checkpoints between which "
-    "it lies. A head above half of its final value from the first step on has no mark. A measure "
-    "that fell did not emerge: such heads come last in the table.",
-    "measure",
-    "change",
-    "emergence",
-    "emergence_earliest",
-)
-
-AT_STEP = explained(
-    "over-training",
-    "One cell per head, layers downwards, at the step of the slider above, on one scale for all "
-    f"steps. {PICK}",
-    "measure",
-)
-
-GRIDS = explained(
-    "over-training",
-    "The grid of all heads at every checkpoint, in reading order, on one scale. The number above a "
-    "grid is its step; a frame marks the selected head.",
-    "measure",
-)
-
-KINDS = explained(
-    "over-training",
-    "The number of heads of each kind at every checkpoint, stacked, at the selected query position "
-    "and skip.",
-    "count",
-)
-
-KERNEL = explained(
-    "kernel-over-training",
-    "Each row is a checkpoint, the first at the top; each column an offset $n - i$; brightness is "
-    "the share of attention by position alone (log scale). A local head is bright at the left, a "
-    "uniform one has the same brightness everywhere.",
-    "kernel",
-    "etc",
-)
 
 TWO_SHARES = explained(
     "over-training",
@@ -109,13 +60,13 @@ def draw_curves(found: Result, chosen: Chosen, theirs: Result | None) -> None:
     measure = found.params["measure"]
     title = f"{capital(measure)} over training"
     if theirs is None:
-        card("curves", partial(curves_figure, found, shown, chosen.over), found, CURVES, title)
+        show("curves", found, title, heads=tuple(shown), over=chosen.over)
     else:
         both = {"curves": (found, theirs), "curves-beside": (theirs, found)}
         for column, (name, (one, other)) in zip(st.columns(2), both.items(), strict=True):
             with column:
-                figure = partial(curves_figure, one, shown, chosen.over, beside=other)
-                card(name, figure, one, CURVES, f"{title}: {one.model_title}")
+                named = f"{title}: {one.model_title}"
+                show(name, one, named, heads=tuple(shown), over=chosen.over, beside=other)
     if table := fold("Emergence of all heads as a table", "emergence"):
         with table:
             rows, model = emergence_table(found), selection.run.model.name
@@ -156,7 +107,7 @@ def draw_step(found: Result, measure: HeadMeasure, selection: Selection) -> None
         texts = head_texts(here, "measure", measure.title)
         draw_heads(shade, texts, measure.unit, selection, "training-grid")
 
-    card("at-step", None, here, AT_STEP, f"{capital(measure.title)} at step {step:,}", draw)
+    show("at-step", here, f"{capital(measure.title)} at step {step:,}", draw)
 
 
 def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
@@ -171,9 +122,9 @@ def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
 
 def draw_grids(found: Result, measure: HeadMeasure, selection: Selection) -> None:
     """Draw the grids of all checkpoints side by side."""
+    every, title = found.only("measure"), f"All checkpoints: {measure.title}"
     log = measure.scale == "log"
-    figure = partial(grids_figure, found, selection.cell, log=log, unit=measure.unit)
-    card("grids", figure, found, GRIDS, f"All checkpoints: {measure.title}")
+    show("grids", every, title, selected=selection.cell, log=log, unit=measure.unit)
 
 
 def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
@@ -181,7 +132,8 @@ def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
     found = chosen.fetch(OverTraining, asked)
     if found is not None:
         title = f"Kinds of kernels over training, at n = {asked.query}"
-        card("kinds", partial(count_figure, found, chosen.over), found, KINDS, title)
+        kinds = tuple(found.labels["measure"])
+        show("kinds", found.only("count"), title, kinds=kinds, over=chosen.over)
 
 
 def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
@@ -189,7 +141,7 @@ def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
     found = chosen.fetch(KernelOverTraining, asked)
     if found is not None:
         title = f"Kernel of {asked.head} over training, at n = {asked.query}"
-        card("kernel", partial(kernel_over_training_figure, found), found, KERNEL, title)
+        show("kernel", found, title)
 
 
 def draw_two_shares(
@@ -204,6 +156,6 @@ def draw_two_shares(
         return  # one of them is still being computed
     selection = chosen.selection
     one, sink = (selection.of(each) for each in (scores, sinks))
-    figure = partial(induction_and_sink_figure, one, sink, chosen.over)
+    figure = partial(induction_and_sink, one, sink, chosen.over)
     title = f"Induction and attention to the first token, {selection.cell}"
     card("two-shares", figure, one, TWO_SHARES, title)

@@ -224,7 +224,7 @@ FIGURES: list[tuple[str, dict[str, int], Callable[..., go.Figure], list[Any], di
         "all": "equivariant_kernel", "without long": "without_band 2"}),
     ("changed-bands profile", {}, partial(figure_of, treatment="removed"), [], {
         "clean": "profile 0", "long ones removed": "profile 6"}),
-    ("over-training", {}, training.curves_figure, [["L0H1", "L1H2"]], {
+    ("over-training", {}, training.curves, [["L0H1", "L1H2"]], {
         "L0H1": "measure 0 1", "L1H2": "measure 1 2"}),
 ]  # fmt: skip
 """A question (and its values, unless it is all), what is chosen of its answer, a figure, the

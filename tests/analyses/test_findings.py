@@ -164,7 +164,7 @@ def trained(v, e):
 
 
 def trained_heads(v, e):
-    changes = {"change": np.full((2, 3), v)}
+    changes = {"change": np.full((2, 3), v), "measure": np.ones((3, 2, 3))}
     return made("over-training", changes, {"change": e}, params=INDUCTION, **STEPS)
 
 

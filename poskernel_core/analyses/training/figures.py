@@ -7,8 +7,10 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
+from poskernel_core.analyses.claims import who
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.result import Result
+from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import Look, add_curve, look
 from poskernel_core.plotting.head_map import add_missing
 from poskernel_core.plotting.layout import (
@@ -70,15 +72,6 @@ def axis_of(result: Result, over: str = STEPS) -> Axis:
     return Axis(values, zero, f"{unit} (log scale)")
 
 
-def over_training_figure(result: Result) -> go.Figure:
-    """Draw a measure over training: kinds as counts, else curves of the most changed heads."""
-    if "measure" in result.labels and "count" in result.values:
-        return count_figure(result)
-    if result.axes["measure"] == ("step",):
-        return curves_figure(result, [head_name(result.chosen["layer"], result.chosen["head"])])
-    return curves_figure(result, most_changed(result))
-
-
 def most_changed(result: Result, most: int = MAX_CURVES) -> list[str]:
     """Return the heads whose measure changed the most from the first checkpoint to the last."""
     change = np.abs(result.values["change"])
@@ -87,15 +80,23 @@ def most_changed(result: Result, most: int = MAX_CURVES) -> list[str]:
     return [head_name(int(layer), int(head)) for layer, head in zip(*places, strict=True)]
 
 
-def curves_figure(
-    result: Result, heads: Sequence[str], over: str = STEPS, beside: Result | None = None
+def curves(
+    result: Result,
+    heads: Sequence[str] = (),
+    over: str = STEPS,
+    beside: Result | None = None,
 ) -> go.Figure:
     """Draw the measure of some heads against steps or tokens, with bands of one standard error.
 
-    Heads that the model lacks are left out. The axes span also what is drawn ``beside``. A diamond
-    marks the emergence at half of the final value, on a line that spans its interval;
-    heads that are above half from the first checkpoint on have no diamond.
+    By default these are the most changed ones; of a measure that is a kind, counts are drawn. Heads
+    that the model lacks are left out. The axes span also what is drawn ``beside``. A diamond marks
+    the emergence at half of the final value, on a line that spans its interval; heads that are
+    above half from the first checkpoint on have no diamond.
     """
+    if kinds := result.labels.get("measure"):
+        return counts(result, tuple(kinds), over)
+    if not heads:
+        heads = [who(result)] if "head" in result.chosen else most_changed(result)
     axis, figure = axis_of(result, over), go.Figure()
     for index, name in enumerate(heads):
         if (one := _of(result, name)) is not None:
@@ -180,11 +181,13 @@ def _in(one: Result, step: float, over: str) -> float:
     return float(np.interp(step, one.coordinates["step"].astype(float), one.values["tokens"]))
 
 
-def count_figure(result: Result, over: str = STEPS) -> go.Figure:
+def counts(result: Result, kinds: Sequence[str] = (), over: str = STEPS) -> go.Figure:
     """Draw how many heads are of each kind at every checkpoint, stacked."""
+    if not result.values["count"].size:
+        return by_axes(result)
     axis, figure = axis_of(result, over), go.Figure()
-    names = result.labels["measure"]
-    for index, (name, count) in enumerate(zip(names, result.values["count"].T, strict=True)):
+    kinds = kinds or [f"kind {place}" for place in range(result.values["count"].shape[1])]
+    for index, (name, count) in enumerate(zip(kinds, result.values["count"].T, strict=True)):
         colour = _label_colour(name, index)
         figure.add_scatter(
             x=axis.at,
@@ -206,11 +209,12 @@ def _label_colour(name: str, index: int) -> str:
     return kind.colour if kind else CATEGORICAL[index % len(CATEGORICAL)]
 
 
-def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.Figure:
+def grids(result: Result, selected: str = "", log: bool = False, unit: str = "") -> go.Figure:
     """Draw a small grid of all heads for each checkpoint, on one colour scale, layers downwards.
 
     The selected head is framed in every grid. A measure with negative values has a diverging scale.
     """
+    unit = unit or result.units["measure"]
     measure = result.values["measure"].astype(float)
     names = result.labels.get("measure", ())
     steps, layers, heads = measure.shape
@@ -251,16 +255,15 @@ def grids_figure(result: Result, selected: str, *, log: bool, unit: str) -> go.F
         hoverinfo="skip",
         showlegend=False,
     )
-    layer, head = parse_cell(selected, layers, heads)
-    for top, left in corners:
+    layer, head = parse_cell(selected, layers, heads) if selected else (0, 0)
+    for top, left in corners if selected else ():
         x, y = left + head, top + layer
         frame = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
         figure.add_shape(type="rect", **frame, line={"color": VERMILLION, "width": 1.6})
     style(figure, x_title="", y_title="", height=min(170 + 22 * len(cells), 1400))
     figure.update_xaxes(visible=False)
     figure.update_yaxes(visible=False, autorange="reversed")
-    bar_above(figure, unit, ticks, texts)
-    return set_title(figure, "All heads at every checkpoint, by step")
+    return bar_above(figure, unit, ticks, texts)
 
 
 def _columns(steps: int, heads: int) -> int:
@@ -300,7 +303,7 @@ def _coloured(
     return ends.share(cells), (0, 1), ends.scale, *ends.ticks()
 
 
-def kernel_over_training_figure(result: Result) -> go.Figure:
+def kernels(result: Result) -> go.Figure:
     """Draw one head's kernel at every checkpoint: offset n - i across, checkpoints downwards."""
     skip, query = int(result.params["skip"]), int(result.params["query"])
     kernel = result.values["kernel"][:, skip : query + 1][:, ::-1]
@@ -320,11 +323,10 @@ def kernel_over_training_figure(result: Result) -> go.Figure:
     style(figure, x_title="offset n − i (tokens)", y_title="training step", height=420)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
     figure.update_xaxes(showgrid=False)
-    bar_above(figure, "K (share, log scale)", *colours.ticks())
-    return set_title(figure, f"Kernel of {result.params['head']} over training")
+    return bar_above(figure, "K (share, log scale)", *colours.ticks())
 
 
-def induction_and_sink_figure(scores: Result, sinks: Result, over: str = STEPS) -> go.Figure:
+def induction_and_sink(scores: Result, sinks: Result, over: str = STEPS) -> go.Figure:
     """Draw one head's induction score, and its attention to the first token, over training.
 
     Both results are measures of that head over training.

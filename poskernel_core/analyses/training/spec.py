@@ -112,7 +112,6 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
         """),
         *OF_STEPS,
     )
-    figure = "over_training_figure"
 
     def parts(self, run: RunSpec, params: OverTrainingParams) -> Mapping[str, SubQuestion]:
         question, _ = measure_called(params.measure, self.questions.values())
@@ -196,7 +195,6 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
         *token_counts("etc [step], tokens: effective token count of the kernel"),
         *OF_STEPS,
     )
-    figure = "kernel_over_training_figure"
 
     def parts(self, run: RunSpec, params: KernelOverTrainingParams) -> Mapping[str, SubQuestion]:
         geometry = _geometry(run.model)

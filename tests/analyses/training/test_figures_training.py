@@ -7,6 +7,7 @@ import pytest
 
 from pages.over_training.sections import emergence_table
 from poskernel_core.analyses.training import figures as draw
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from tests.support.made_results import check_curve, named, result
 
@@ -44,7 +45,7 @@ def made(title: str = "induction score", kinds: tuple[str, ...] = (), **more: An
 def test_where_checkpoints_stand(over: str, unit: int) -> None:
     """On a log axis; step 0 has a place of its own, a factor of two before the next, and its 0."""
     assert [unit * place for place in (0.5, 1, 4, 16, 64)] == draw.axis_of(made(), over).at.tolist()
-    axis = draw.curves_figure(made(), ["L1H2"], over).layout.xaxis
+    axis = draw.curves(made(), ["L1H2"], over).layout.xaxis
     assert unit * 0.5 == axis.tickvals[axis.ticktext.index("0")]
 
 
@@ -61,8 +62,7 @@ def test_two_runs_on_the_same_axes() -> None:
     large.coordinates["step"] = 10 * small.coordinates["step"]
     heads = ["L1H2", "L7H7"]
     one, other = (
-        draw.curves_figure(mine, heads, beside=theirs)
-        for mine, theirs in ((small, large), (large, small))
+        draw.curves(mine, heads, beside=theirs) for mine, theirs in ((small, large), (large, small))
     )
     for figure in (one, other):
         least, most = np.log10([0.5, 640])
@@ -74,9 +74,9 @@ def test_two_runs_on_the_same_axes() -> None:
 
 def test_emergence() -> None:
     found = made()
-    figure = draw.curves_figure(found, ["L1H2", "L0H1"])
+    figure = draw.curves(found, ["L1H2", "L0H1"])
     check_curve(named(figure, "L1H2 emerges"), [4, 8, 16], [0.4] * 3)
-    tokens = draw.curves_figure(found, ["L1H2"], "tokens")
+    tokens = draw.curves(found, ["L1H2"], "tokens")
     check_curve(named(tokens, "L1H2 emerges"), [4 * 2048, 8 * 2048, 16 * 2048])
 
 
@@ -87,7 +87,7 @@ def test_an_emergence_from_the_first_steps_on() -> None:
     full["emergence"][0, 0] = np.nan
     for each in full.values():
         each[0, 1] = STEPS[0]
-    figure = draw.curves_figure(made(**full), ["L1H2", "L0H0", "L0H1"])
+    figure = draw.curves(made(**full), ["L1H2", "L0H0", "L0H1"])
     check_curve(named(figure, "L1H2 emerges"), [0.5, 1, 1])
     assert not {"L0H0 emerges", "L0H1 emerges"} & {trace.name for trace in figure.data}
 
@@ -113,7 +113,7 @@ def test_most_changed_heads() -> None:
 def test_grids_of_all_checkpoints() -> None:
     """A frame at the chosen head's cell in each grid; a missing cell is hatched."""
     found = made()
-    figure = draw.grids_figure(found, "L1H2", log=False, unit="share")
+    figure = draw.grids(found, "L1H2", log=False, unit="share")
     grid, steps = figure.data
     cells = np.array(grid.z, dtype=float)
     expected = sorted(found.values["measure"].ravel() / 0.8)
@@ -123,7 +123,7 @@ def test_grids_of_all_checkpoints() -> None:
         row, column = round((frame.y0 + frame.y1) / 2), round((frame.x0 + frame.x1) / 2)
         assert value / 0.8 == pytest.approx(cells[row, column])
     found.values["measure"][2, 1, 0] = np.nan
-    grid, hatched = draw.grids_figure(found, "L1H2", log=False, unit="share").data[:2]
+    grid, hatched = draw.grids(found, "L1H2", log=False, unit="share").data[:2]
     assert ["<b>L1H0</b> at step 4"] == [*hatched.customdata]
     assert "nan" in grid.customdata[round(hatched.base[0] + 0.5)][hatched.x[0]]
 
@@ -132,7 +132,7 @@ def test_grids_of_all_checkpoints() -> None:
 def test_scales_of_grids(log: bool, shift: float) -> None:
     """A log scale from the smallest positive number; a measure below 0 diverges from it."""
     found = made(measure=made().values["measure"] + shift)
-    cells = draw.grids_figure(found, "L0H0", log=log, unit="share").data[0].z.ravel()
+    cells = draw.grids(found, "L0H0", log=log, unit="share").data[0].z.ravel()
     low, high = (np.log(0.1), np.log(0.8)) if log else (-0.5, 0.5)
     values = found.values["measure"].ravel()
     placed = np.log(np.maximum(values, 0.1)) if log else values
@@ -142,7 +142,7 @@ def test_scales_of_grids(log: bool, shift: float) -> None:
 
 def test_kinds() -> None:
     kinds = ("local", "slow decay", "uniform")
-    figure = draw.over_training_figure(made("kind of kernel", kinds))
+    figure = figure_of(made("kind of kernel", kinds))
     drawn = {trace.name: [*trace.y] for trace in figure.data}
     assert {"local": [6, 6, 5, 5, 2], "slow decay": [0, 0, 1, 1, 1],
             "uniform": [0, 0, 0, 0, 3]} == drawn  # fmt: skip
@@ -151,7 +151,7 @@ def test_kinds() -> None:
 def test_induction_beside_the_sink() -> None:
     found = made().select(layer=0, head=1)
     other = made().select(layer=1, head=2)
-    figure = draw.induction_and_sink_figure(found, other)
+    figure = draw.induction_and_sink(found, other)
     check_curve(named(figure, "induction score"), y=found.values["measure"])
     check_curve(named(figure, "attention to the first token"), y=other.values["measure"])
 
@@ -163,7 +163,7 @@ def test_a_kernel_over_training() -> None:
     steps = {"step": np.array(STEPS)}
     found = result("kernel-over-training", {}, values, coordinates=steps)
     found.params.update(head="L1H2", query=10, skip=4)
-    cells = draw.kernel_over_training_figure(found).data[0]
+    cells = draw.kernels(found).data[0]
     shown = values["kernel"][:, 10:3:-1]
     np.testing.assert_allclose(np.array(cells.customdata)[..., 0], shown)
     assert ["0", "1", "4", "16", "64"] == [*cells.y]
