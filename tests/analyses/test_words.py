@@ -7,7 +7,9 @@ import pytest
 
 from pages.shared.cards.card import Explanation
 from pages.shared.grid.measures import MEASURES
+from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import methods
+from poskernel_core.analyses.views import topic
 from tests.support import ROOT
 
 MODULES = [file.parent.relative_to(ROOT) for file in sorted((ROOT / "pages").rglob("captions.py"))]
@@ -24,6 +26,9 @@ def explanations() -> dict[str, str]:
         ).items():
             if isinstance(value, Explanation):
                 found |= {f"{name} {each}, reading": value.reading, f"{name} {each}": value.formula}
+    for name in ANALYSES:
+        for view in getattr(topic(name, "views"), "VIEWS", {}).get(name, ()):
+            found[f"{name} {view.shape}, reading"] = view.reading
     for title, measure in MEASURES.items():
         found[f"{title}, formula"] = measure.words().formula
     for method in methods():
