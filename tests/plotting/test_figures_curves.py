@@ -9,8 +9,7 @@ from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import BANDS, curves
 from poskernel_core.plotting.layout import is_square, relayout, set_title
 from poskernel_core.plotting.maps import kernel_map
-from poskernel_core.plotting.parts import part
-from tests.support.made_results import answer, named
+from tests.support.made_results import named
 
 AT = np.arange(3, 8)
 ROW = np.full(26, 1 / 26)
@@ -61,20 +60,6 @@ def test_curves_of_a_result():
     single = asked.select(run=1, layer=1, head=2)
     assert {"kernel"} == {trace.legendgroup for trace in by_axes(single).data}
     assert [59.0] == by_axes(single.select(query=7)).data[-1].y.tolist()
-
-
-def test_a_part_with_its_errors() -> None:
-    found = answer("induction-scores")
-    for kind, each in zip((found.values, found.errors), part(found, "induction", layer=1),
-                          strict=True):  # fmt: skip
-        np.testing.assert_array_equal(kind["induction"][1], each)
-    one = found.select(layer=1, head=2)
-    one.errors.clear()
-    value, error = part(one, "induction", layer=None, head=None)  # selected before
-    assert (found.values["induction"][1, 2], True) == (value, np.isnan(error))
-    for at, told in (({"layer": 2}, "1, received 2"), ({"head": None}, "2, received None")):
-        with pytest.raises(ValueError, match=f"from 0 to {told}"):
-            part(found, "induction", **at)
 
 
 def test_squares():
