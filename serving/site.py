@@ -38,7 +38,7 @@ PLAIN = """<!doctype html>
 <style>
   :root {{ color-scheme: light dark }}
   body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto }}
-  pre {{ white-space: pre-wrap; overflow-wrap: anywhere }}
+  pre {{ font-size: 0.8rem; white-space: pre-wrap; overflow-wrap: anywhere }}
 </style>
 <p><em>{built}</em> <a href="{top}index.html">Contents</a></p>
 <pre>{text}</pre>

@@ -7,6 +7,7 @@ import numpy as np
 import streamlit as st
 
 from pages.shared.cards.card import card
+from pages.shared.cards.figure import dark
 from pages.shared.cards.plain import capital, plain, say_error
 from pages.shared.cards.show import show
 from pages.shared.choices.fit import fitted_index
@@ -95,7 +96,7 @@ def _shade_of_all(measure: Measure, found: list[Result]) -> Shade:
     ]
     most = measure.declared.most
     ends = [float(np.nanmax(each.values[most], initial=0)) if most else 0.0 for each in found]
-    return measure.shade(found[int(np.argmax(ends))], np.concatenate(rows))
+    return measure.shade(found[int(np.argmax(ends))], np.concatenate(rows)).on(dark())
 
 
 def _draw_grid(

@@ -145,7 +145,7 @@ STEPS: Final = (
 
 def introduce() -> None:
     """Draw the note at the first visit; the browser keeps a cookie of it."""
-    if "introduction" not in st.context.cookies:
+    if st.context.cookies.get("introduction") != "seen":
         with st.expander("New here? What you see, in four steps", True, key="introduction"):
             st.markdown("\n".join(f"1. {step}" for step in STEPS))
 

@@ -9,6 +9,7 @@ from pandas.io.formats.style import Styler
 from pages.over_training.run import Chosen
 from pages.shared.cards.card import card
 from pages.shared.cards.explained import explained
+from pages.shared.cards.figure import dark
 from pages.shared.cards.plain import capital
 from pages.shared.cards.show import show
 from pages.shared.choices.fit import fitted, fitted_list
@@ -116,7 +117,7 @@ def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
     steps, layers, heads = values.shape
     labels = found.labels.get("measure", ())
     values = values.reshape(steps * layers, heads)
-    whole = shaded(values, measure.scale, measure.floor, labels)
+    whole = shaded(values, measure.scale, measure.floor, labels).on(dark())
     return Shade(whole.colours[place * layers : (place + 1) * layers], whole.legend)
 
 

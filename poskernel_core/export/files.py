@@ -134,19 +134,28 @@ def _head(about: dict[str, Any]) -> str:
     return f"L{about['layer']}" if "layer" in about else about.get("heads", "")
 
 
+def head_of(result: Result) -> str:
+    """Return the name of the head that a result is about; empty if it is about several."""
+    about = identity(result)
+    return head_name(about["layer"], about["head"]) if {"layer", "head"} <= about.keys() else ""
+
+
 def _places(about: dict[str, Any]) -> list[str]:
     return [*filter(None, [_head(about), f"n{about['n']}" if "n" in about else ""])]
 
 
 def file_stem(result: Result, name: str) -> str:
-    """Return a file name without extension, such as ``demo-gpt2-L2H6-n400-curve``."""
+    """Return a file name without extension, such as ``demo-gpt2-L2H6-n400-kernel-curve``.
+
+    It names model, head, query position, question, and the figure's ``name`` if that is another.
+    """
     about = identity(result)
     model = re.sub(r"[^\w.-]+", "_", str(about.get("model", PACKAGE))).strip("_.")
     places = [
         "-".join(re.findall(r"\bL\d+H\d+", each)) if each == about.get("heads") else each
         for each in _places(about)
     ]
-    return "-".join([model, *places, name])
+    return "-".join([model, *places, *dict.fromkeys((result.analysis, name))])
 
 
 def caption(result: Result) -> str:
@@ -249,7 +258,7 @@ def to_csv(result: Result) -> str:
 
     Comment lines at the top state the result's identity and its scalar values; pandas reads the
     rest with ``comment="#"``. Values with different axes are in separate rows, with the other
-    columns empty.
+    columns empty; so is a number that is not defined, such as that of a masked key.
     """
     text = io.StringIO()
     for name, value in _scalars(result):
@@ -259,7 +268,9 @@ def to_csv(result: Result) -> str:
         columns = list(dict.fromkeys(column for row in rows for column in row))
         writer = csv.DictWriter(text, columns, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(
+            {name: None if each != each else each for name, each in row.items()} for row in rows
+        )
     return text.getvalue()
 
 
@@ -271,6 +282,10 @@ def to_frame(result: Result) -> Any:
     import pandas as pd
 
     frame = pd.DataFrame(list(_rows(result)))
+    places = {COLUMN_NAMES.get(a, a) for axes in result.axes.values() for a in axes}
+    for column in places & {*frame.select_dtypes("float")}:  # some rows have none
+        if (frame[column].dropna() % 1 == 0).all():
+            frame[column] = frame[column].astype("Int64")
     frame.attrs = dict(_scalars(result))
     return frame
 

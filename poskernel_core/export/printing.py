@@ -21,8 +21,8 @@ from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.atomic_write import atomic_write
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
-from poskernel_core.export.files import FOLDER, caption, signature, template
-from poskernel_core.plotting.layout import MUTED
+from poskernel_core.export.files import FOLDER, caption, head_of, signature, template
+from poskernel_core.plotting.layout import MUTED, SELECTED
 from poskernel_core.plotting.palette import CATEGORICAL
 
 WIDTHS: Final = (85, 175)
@@ -33,6 +33,9 @@ SMALL, MIDDLE, LARGE = 28 / 3, 32 / 3, 12.0
 
 SECONDS: Final = 120
 """Time that a browser may take to draw a picture on a busy machine."""
+
+NARROW: Final = 60
+"""Pixels of a panel below which the title of its axis is smaller."""
 
 LETTER: Final = 0.5
 """Width of a letter as a share of its size; most are narrower."""
@@ -55,7 +58,8 @@ LEGEND: Final = {"orientation": "h", "x": 0, "xref": "container", "xanchor": "le
 
 def sheet(result: Result, title: str, width: int) -> dict[str, Any]:
     """Return what stands around a picture ``width`` millimetres wide: its title and caption."""
-    pixels = width * 96 / 25.4
+    pixels, cell = width * 96 / 25.4, head_of(result)
+    title = f"{cell}: {title}" if cell not in title else title
     return {
         "width": pixels,
         "mm": width,
@@ -68,11 +72,17 @@ def sheet(result: Result, title: str, width: int) -> dict[str, Any]:
 def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> dict[str, Any]:
     """Return a figure as ``print.js`` draws it, ``width`` millimetres wide.
 
-    What waits for a click in the legend is left out. The default title is the figure's.
+    What waits for a click in the legend is left out, and what marks a selection. The default title
+    is the figure's.
     """
     spec = json.loads(figure.to_json())
     layout, pixels = spec["layout"], width * 96 / 25.4
-    traces = [each for each in spec["data"] if each.get("visible", True) is True]
+    traces = [each for each in spec["data"]
+              if each.get("visible", True) is True and each.get("name") != SELECTED]  # fmt: skip
+    for trace in traces:
+        if isinstance(trace.get("text"), list):
+            trace["text"] = [str(each).replace(" ◀", "") for each in trace["text"]]
+        _set_marks(trace.get("marker", {}), min(1.0, width / WIDTHS[1]))
     for gone in ("sliders", "updatemenus", "template", "title"):
         layout.pop(gone, None)
     top, high = layout.pop("margin", {}).get("t", 40), layout.pop("height", 380)
@@ -83,8 +93,9 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
     for name, axis in layout.items():
         if re.fullmatch(r"[xy]axis\d*", name) and (text := axis.get("title", {}).get("text")):
             low, end = axis.get("domain", (0, 1))
-            room = pixels - 50 if name[0] == "x" else area
-            axis["title"]["text"] = _wrapped(text, room * (end - low), MIDDLE)
+            room = (pixels - 50 if name[0] == "x" else area) * (end - low)
+            size = MIDDLE if room >= NARROW else SMALL
+            axis["title"] |= {"text": _wrapped(text, room, size), "font": {"size": size}}
     notes = layout.get("annotations", [])
     unit = "".join(each["text"] for each in notes if each.get("name") == "unit")
     layout["annotations"] = [each for each in notes if each.get("name") != "unit"]
@@ -222,6 +233,14 @@ def _bars(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
     maps = [each for each in traces if each["type"] == "heatmap" and each.get("showscale", True)]
     marks = [each["marker"] for each in traces if "colorbar" in each.get("marker", {})]
     return [each.setdefault("colorbar", {}) for each in (*maps, *marks)]
+
+
+def _set_marks(marker: dict[str, Any], share: float) -> None:
+    """Make the marks of points smaller, in place: 10 pixels of a page are 3.6 points at 85 mm."""
+    line = marker.get("line", {})
+    for part, name in ((marker, "size"), (line, "width")):
+        if isinstance(part.get(name), int | float):
+            part[name] *= share
 
 
 def _set_text(node: Any) -> None:

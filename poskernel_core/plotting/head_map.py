@@ -15,7 +15,7 @@ def head_map(
 ) -> go.Figure:
     """Draw one number per head; `told` is the hover text, `cells` are further Plotly options.
 
-    Heads without a value are hatched, apart from the grey of a zero.
+    Heads without a value are hatched.
     """
     cells = {"colorscale": SCALE, "xgap": 1, "ygap": 1} | cells
     hover = f"<b>L%{{y}}H%{{x}}</b>{told}<extra></extra>"

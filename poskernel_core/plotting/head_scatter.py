@@ -15,6 +15,7 @@ from poskernel_core.plotting.histogram import log_span
 from poskernel_core.plotting.layout import (
     LINE,
     MUTED,
+    SELECTED,
     log_axis,
     log_ticks,
     number,
@@ -139,7 +140,7 @@ def head_scatter(
         figure.add_trace(_marks("chosen", ringed, x, y, ring, **silent))
     if selected is not None and selected in among:
         at = ring | {"size": 20, "line": {"width": 2, "color": RED}}
-        figure.add_trace(_marks("selected", [selected], x, y, at, **silent))
+        figure.add_trace(_marks(SELECTED, [selected], x, y, at, **silent))
     style(figure, x_title=_safe(x.heading), y_title=_safe(y.heading), height=520)
     figure.update_layout(showlegend=bool(colour.labels), dragmode="lasso", hovermode="closest")
     figure.update_layout(margin_t=40 if colour.labels else 76)

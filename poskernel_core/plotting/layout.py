@@ -8,6 +8,7 @@ import html
 import math
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.common.rounding import as_printed
@@ -25,6 +26,7 @@ THIRD = 430  # pixels; the height of a square map in a third of the page
 MAX_TITLE = 42  # letters on one line of 320 pixels
 
 SHARE = "share of attention"
+SELECTED = "selected"  # the name of what marks a selection, which a picture for a paper leaves out
 FLOOR = 1e-6  # probabilities are drawn no lower than this on a log axis; hover shows the true value
 LOG_OFFSETS = (0, *(step * 10**power for power in range(6) for step in (1, 2, 5)))
 
@@ -92,6 +94,24 @@ def without_title(figure: go.Figure) -> go.Figure:
     if layout.legend.yref == "container":
         figure.update_layout(legend_y=1, margin_t=layout.margin.t - TITLE)
     return figure
+
+
+def say_if_empty(figure: go.Figure) -> go.Figure:
+    """Say in a figure without any number that there is none to draw, in place."""
+    if any(map(_has_numbers, figure.data)):
+        return figure
+    text = "Nothing to draw: no value is defined for this selection."
+    middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+    return figure.add_annotation(text=text, showarrow=False, **middle)
+
+
+def _has_numbers(trace: Any) -> bool:
+    height = "x" if trace.type == "bar" and trace.orientation == "h" else "y"
+    name = next((each for each in ("z", height) if each in trace), "")
+    if not name or trace.type == "image":  # a table, or a picture
+        return True
+    numbers = () if trace[name] is None else np.ravel(trace[name])
+    return any(each is not None and each == each for each in numbers)
 
 
 def is_square(figure: go.Figure) -> bool:

@@ -18,7 +18,7 @@ from poskernel_core.plotting.layout import (
     set_title,
     style,
 )
-from poskernel_core.plotting.palette import DIVERGING, SCALE, log_position, scale_rgb
+from poskernel_core.plotting.palette import DIVERGING, NIGHT, SCALE, log_position, scale_rgb
 
 MAX_TICKS = 12
 IMAGE_CELLS = 200_000  # larger maps are sent as PNG: 0.3 s instead of 5 s
@@ -212,6 +212,24 @@ def as_picture(
     return figure.update_xaxes(range=[left - 0.5, left + columns - 0.5])
 
 
+def on_dark(figure: go.Figure) -> go.Figure:
+    """Give maps of differences the scale whose 0 is a dark page, in place."""
+    light = go.Heatmap(colorscale=DIVERGING).colorscale
+    parts = [trace if "colorscale" in trace else trace.marker for trace in figure.data
+             if "colorscale" in trace or "marker" in trace]  # fmt: skip
+    changed = [part for part in parts if "colorscale" in part and part.colorscale == light]
+    for part in changed:
+        part.colorscale = NIGHT
+    for picture in figure.select_traces({"type": "image"} if changed else {"type": ""}):
+        data = base64.b64decode(picture.source.partition(",")[2])
+        image = Image.open(io.BytesIO(data))
+        levels = len(image.getpalette() or ()) // 3 - 1
+        shades = scale_rgb(np.linspace(0, 1, levels), NIGHT)
+        image.putpalette(bytes(3) + shades.tobytes())
+        picture.source = _as_source(image)
+    return figure
+
+
 def picture_source(
     shade: Float[np.ndarray, "row column"], scale: tuple[str, ...] = SCALE, levels: int = 255
 ) -> str:
@@ -223,6 +241,10 @@ def picture_source(
     colours: UInt8[np.ndarray, "colour 3"] = scale_rgb(np.linspace(0, 1, levels), scale)
     image = Image.fromarray(index.astype(np.uint8))
     image.putpalette(bytes(3) + colours.tobytes())
+    return _as_source(image)
+
+
+def _as_source(image: Image.Image) -> str:
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", transparency=0)
     return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

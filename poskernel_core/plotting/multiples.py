@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Float
 
-from poskernel_core.plotting.layout import FLOOR, LINE, log_ticks, number, style
+from poskernel_core.plotting.layout import FLOOR, LINE, SELECTED, log_ticks, number, style
 from poskernel_core.plotting.palette import BLUE, VERMILLION, log_position
 
 _PITCH_X, _PITCH_Y = 1.08, 1.32  # panel to panel, in panel widths and heights (a title between)
@@ -65,7 +65,11 @@ def _add_frames(
     quiet = {"mode": "lines", "hoverinfo": "skip"}
     figure.add_scatter(x=frames[:, 0], y=frames[:, 1], line={"color": LINE, "width": 0.7}, **quiet)
     figure.add_scatter(
-        x=chosen[:, 0], y=chosen[:, 1], line={"color": VERMILLION, "width": 2.5}, **quiet
+        x=chosen[:, 0],
+        y=chosen[:, 1],
+        line={"color": VERMILLION, "width": 2.5},
+        name=SELECTED,
+        **quiet,
     )
     figure.add_scatter(
         x=corners[:, 0],

@@ -3,7 +3,8 @@
 The scale is plasma: blue = local, magenta = slow decay, yellow-orange = uniform, as in the posts.
 Its luminance increases monotonically, so it survives grey print and colour blindness; shapes
 (`KIND_LOOKS`) give the same information without colour. `DIVERGING`, for values around 0, runs
-blue - grey - orange, also with increasing luminance, so blue (below 0) is the darker side in print.
+blue - white - orange; blue (below 0) is the darker side in print. On a dark page 0 is its
+background (`NIGHT`).
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from jaxtyping import Float, UInt8
 from plotly.colors import hex_to_rgb, sequential
 
 SCALE: tuple[str, ...] = tuple(sequential.Plasma)
-# The grey in the middle keeps a contrast of 3.5:1 on white and near-black.
-DIVERGING = ("#1B45A8", "#3A63B5", "#6479A8", "#878787", "#B4926A", "#DFA048", "#FFB020")
+DIVERGING = ("#1B45A8", "#4F76CC", "#A9BDEA", "#FFFFFF", "#F6D2A2", "#E69A3C", "#D27400")
+NIGHT = ("#7FA6FF", "#4468BE", "#24386A", "#11181E", "#5C421B", "#B07A22", "#FFB020")
 
 # Okabe-Ito with a lighter blue; the first four keep a contrast of 3:1 on white and near-black.
 CATEGORICAL: tuple[str, ...] = (
@@ -31,7 +32,7 @@ CATEGORICAL: tuple[str, ...] = (
 )
 BLUE, VERMILLION, GREEN, PURPLE = CATEGORICAL[:4]
 NO_VALUE = "#9a9a9a"
-"""Colour of a cell that has no value. It is hatched too, apart from the grey of a zero."""
+"""Colour of a cell that has no value. It is hatched too."""
 RED = "#E60026"  # outlines on maps, with a white edge
 
 

@@ -3,8 +3,10 @@
 The grid and its downloads share these scales.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from poskernel_core.plotting.palette import (
     CATEGORICAL,
     DIVERGING,
     KIND_LOOKS,
+    NIGHT,
     NO_VALUE,
     SCALE,
     log_position,
@@ -31,10 +34,16 @@ class Shade:
     Attributes:
         colours: ``[layer][head]``, '#rrggbb'; cells of the colour ``NO_VALUE`` are drawn hatched.
         legend: colours at even steps, each with a tick label or "".
+        night: the same for a dark page, if it differs.
     """
 
     colours: list[list[str]]
     legend: Legend
+    night: Shade | None = None
+
+    def on(self, dark: bool) -> Shade:
+        """Return the colours for a light or a dark page."""
+        return self.night or self if dark else self
 
 
 def shaded(
@@ -89,7 +98,8 @@ def diverging(values: np.ndarray) -> Shade:
     """Shade values on both sides of 0, up to the largest absolute value."""
     reach = max(0.01, float(np.abs(np.nan_to_num(values)).max()))
     ticks = {0: -reach, STEPS // 2: 0.0, STEPS - 1: reach}
-    return _shade(0.5 + 0.5 * values / reach, DIVERGING, ticks)
+    share = 0.5 + 0.5 * values / reach
+    return replace(_shade(share, DIVERGING, ticks), night=_shade(share, NIGHT, ticks))
 
 
 def categories(codes: np.ndarray, names: Sequence[str], colours: Sequence[str] = ()) -> Shade:

@@ -25,6 +25,7 @@ from poskernel_core.export.files import (
     file_stem,
     identity,
     to_csv,
+    to_frame,
     to_html,
     to_json,
     to_npz,
@@ -105,14 +106,15 @@ def test_identity(whole, head):
 
 def test_file_names():
     for chosen, params, stem in (
-        ({"layer": 2, "head": 6}, {"query": 400}, "org_some-model-L2H6-n400-curve"),
-        ({"layer": 2}, {}, "org_some-model-L2-curve"),
-        ({"query": 31}, {}, "org_some-model-n31-curve"),
-        ({}, {"head": "L1H0"}, "org_some-model-L1H0-curve"),
-        ({}, {}, "org_some-model-curve"),
+        ({"layer": 2, "head": 6}, {"query": 400}, "org_some-model-L2H6-n400-a-curve"),
+        ({"layer": 2}, {}, "org_some-model-L2-a-curve"),
+        ({"query": 31}, {}, "org_some-model-n31-a-curve"),
+        ({}, {"head": "L1H0"}, "org_some-model-L1H0-a-curve"),
+        ({}, {}, "org_some-model-a-curve"),
     ):
         one = Result("a", params, {}, {}, {}, provenance=RUN, chosen=chosen)
         assert stem == file_stem(one, "curve")
+        assert stem.removesuffix("-curve") == file_stem(one, "a")
 
 
 def test_csv_of_all_heads(whole):
@@ -152,6 +154,27 @@ def test_csv_of_one_head(head):
         said[name] for name in ("revision", "skip", "date")
     )
     assert not any("etc" in column for column in table.columns)
+
+
+def test_what_is_not_defined_is_blank_and_layers_are_whole(whole):
+    """Also where other rows have no layer."""
+    masked = whole.values["kernel"].copy()
+    masked[0, 1, 2] = np.nan
+    alone = {"kernel": masked, "trend": np.arange(KEYS) / 7}
+    made = replace(whole, values=whole.values | alone, axes=whole.axes | {"trend": ("key",)},
+                   units=whole.units | {"trend": "share"})  # fmt: skip
+    text = to_csv(made)
+    assert "nan" not in text.lower()
+    (gone,) = [
+        each
+        for _, each in read(text).iterrows()
+        if [each["layer"], each["head"], each["key"]] == [0, 1, 12]
+    ]
+    assert np.isnan(gone["kernel (share of attention)"])
+    frame = to_frame(made)
+    assert {"Int64"} == {str(frame[name].dtype) for name in ("layer", "head", "key")}
+    assert KEYS == frame["layer"].isna().sum()
+    assert "float64" == str(frame["trend (share)"].dtype)
 
 
 def test_csv_with_a_hash_in_a_word(head):
@@ -267,7 +290,7 @@ def test_html(head):
     assert 2 == page.count('class="plotly-graph-div"')
     assert 1 == len(re.findall(r"\* plotly\.js v", page))
     assert 2 == page.count('"showSendToCloud": false')
-    assert "org_some-model-L1H2-n400-curve" in page
+    assert "org_some-model-L1H2-n400-kernel-curve" in page
     assert '<script src="http' not in page
 
 
@@ -283,7 +306,7 @@ def test_heads_that_are_compared_are_named():
     )
     both = "L2H6@a, L0H1@b;context=64"
 
-    assert "a_b-L2H6-L0H1-n40-kernels" == file_stem(found, "kernels")
+    assert "a_b-L2H6-L0H1-n40-compare-kernels-kernels" == file_stem(found, "kernels")
     assert caption(found).startswith(f"{both}, model a, b")
     assert 1 == caption(found).count("L2H6")
     for text in (citation(found, "Kernels"), bibtex(found, "Kernels"), to_csv(found)):

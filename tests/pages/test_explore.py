@@ -178,7 +178,7 @@ def test_names_of_heads(shipped_only):
             bound(app)["heads"].set_value(typed).run()
         assert count == len(app.dataframe[0].value)
         table = app.dataframe[0]
-        seen = pa.ipc.open_stream(table.proto.styler.display_values).read_pandas()
+        seen = pa.ipc.open_stream(table.proto.arrow_data.styler.display_values).read_pandas()
         column = "effective token count (tokens)"
         assert all("±" in each for each in seen[column])
         assert table.value[column].dtype == float  # by which it sorts

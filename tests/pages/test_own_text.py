@@ -295,7 +295,9 @@ def test_which_heads_attend_from_one_token_to_another(shipped_only):
                                         OwnTextParams(text=chosen(app, PARAMETER))))  # fmt: skip
     pattern = whole.values["pattern"][:, :, 16, 10]
     assert shares[0] == pytest.approx(np.nanmax(pattern))
-    assert named(table["head"].iloc[0]) == head_name(*np.argwhere(pattern == np.nanmax(pattern))[0])
+    assert named(table["head"].iloc[0]) == head_name(
+        *map(int, np.argwhere(pattern == np.nanmax(pattern))[0])
+    )
     assert any(each.startswith("Which heads attend from 16") for each in headings(app))
 
 

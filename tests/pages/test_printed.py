@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import plotly.graph_objects as go
 import pytest
 from PIL import Image
@@ -17,6 +18,8 @@ from pages.shared.cards import card
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.export import printing
 from poskernel_core.export.printing import SCRIPT, WIDTHS, font_file, picture
+from poskernel_core.plotting.head_scatter import Column, head_scatter
+from poskernel_core.plotting.multiples import small_multiples
 from tests.support.bound import opened, opened_as_linked
 from tests.support.browser import find_browser
 from tests.support.made_results import answer
@@ -63,6 +66,25 @@ def test_all_text_of_every_picture_is_inside_and_in_7_to_9_points(sheets, printe
     assert {} == wrong
 
 
+def test_what_a_paper_needs_and_what_a_page_alone_shows():
+    """Points shrink with the width, a head is named once, and no selection is marked."""
+    heads = answer("kernel")
+    one = heads.select(layer=1, head=2)
+    points = Column("x", "", np.arange(6.0).reshape(2, 3))
+    scatter = head_scatter(points, points, points, selected=(0, 1))
+    for mm, size in ((85, 10 * 85 / 175), (175, 10)):
+        (drawn,) = printing.printed(scatter, heads, mm, "Heads")["data"]
+        assert size == pytest.approx(drawn["marker"]["size"])
+    many = small_multiples(np.ones((3, 5)) / 5, ["L1H0", "L1H1", "L1H2"], 2, log_y=True)
+    made = printing.printed(many, one, 85, "Kernel")
+    assert len(many.data) - 1 == len(made["data"])
+    assert "◀" in str(many.to_dict())
+    assert "◀" not in str(made["data"])
+    assert ["L1H2: Kernel"] == made["title"]
+    assert ["Kernel of L1H2"] == printing.sheet(one, "Kernel of L1H2", 85)["title"]
+    assert ["Kernels"] == printing.sheet(heads, "Kernels", 85)["title"]
+
+
 @pytest.mark.browser
 def test_what_cannot_be_read_is_noticed(printer):
     """By the check above: else it would find nothing in any picture."""
@@ -92,7 +114,7 @@ def test_what_is_printed(monkeypatch):
     made = printing.printed(figure, answer("kernel", head="L1H2"), 85)
     (trace,) = made["data"]
     assert 2 <= trace["name"].count("<br>")
-    assert ["Title & more"] == made["title"]
+    assert ["L1H2: Title & more"] == made["title"]
     assert {"size": 12, "color": "#000000"} == made["layout"]["annotations"][0]["font"]
     assert {"L1H2", "n = 10"} < {each for line in made["caption"] for each in line.split(", ")}
     for wrong, told in (({"width": 100}, "85 or 175 mm"), ({"width": 85}, "found neither")):

@@ -7,7 +7,7 @@ import pytest
 from poskernel_core.common.result import Result, Value
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import BANDS, curves
-from poskernel_core.plotting.layout import is_square, relayout, set_title
+from poskernel_core.plotting.layout import is_square, relayout, say_if_empty, set_title
 from poskernel_core.plotting.maps import kernel_map
 from tests.support.made_results import named
 
@@ -79,3 +79,20 @@ def test_relayout_is_what_update_layout_does():
             go.Figure(go.Scatter(y=[1, 2]), axes | {"margin": {"l": 7}}) for _ in range(2)
         )
         assert one.update_layout(change).to_dict() == relayout(other, change).to_dict()
+
+
+def test_an_empty_figure_says_so():
+    gone = [None, np.nan]
+    for trace in (
+        go.Scatter(x=[1, 2], y=gone), go.Bar(x=gone, y=["a", "b"], orientation="h"),
+        go.Heatmap(z=[gone, gone]), go.Scatter(),
+    ):  # fmt: skip
+        figure = say_if_empty(go.Figure(trace))
+        assert ["Nothing to draw"] == [each.text[:15] for each in figure.layout.annotations]
+    for trace in (
+        go.Scatter(x=[1, 2], y=[np.nan, 0]), go.Bar(x=[0, np.nan], y=["a", "b"], orientation="h"),
+        go.Heatmap(z=np.array([gone, [np.nan, 3]], dtype=float)), go.Image(source="data:,"),
+        go.Table(cells={"values": [["a"]]}),
+    ):  # fmt: skip
+        both = go.Figure([go.Scatter(x=[1], y=[None]), trace])
+        assert () == say_if_empty(both).layout.annotations

@@ -1,16 +1,24 @@
 """From numbers to colours and a legend: every scale at its ends, in between, beyond, and at NaN."""
 
+import base64
+import io
+
 import numpy as np
+import plotly.graph_objects as go
 import pytest
+from PIL import Image
 from plotly.colors import hex_to_rgb
 
 from poskernel_core.plotting.grid_cells import grid_data
+from poskernel_core.plotting.maps import as_picture, on_dark
 from poskernel_core.plotting.palette import (
     CATEGORICAL,
     DIVERGING,
+    NIGHT,
     NO_VALUE,
     SCALE,
     log_position,
+    scale_hex,
     scale_rgb,
 )
 from poskernel_core.plotting.shades import Shade, categories, diverging, linear, logarithmic
@@ -34,12 +42,36 @@ def luminance(rgb: np.ndarray) -> np.ndarray:
     return linear @ [0.2126, 0.7152, 0.0722]
 
 
-def test_diverging_scale_rises_in_luminance_around_a_neutral_grey() -> None:
-    """In print, below 0 stays darker than above; the middle stands out on white and near-black."""
-    light = luminance(scale_rgb(np.linspace(0, 1, 51), DIVERGING))
-    assert (np.diff(light) > 0).all()
-    page = luminance(np.array(hex_to_rgb("#11181e")))
-    assert min((light[25] + 0.05) / (page + 0.05), 1.05 / (light[25] + 0.05)) > 3
+@pytest.mark.parametrize(
+    ("scale", "page", "way"), [(DIVERGING, "#ffffff", 1), (NIGHT, "#11181e", -1)]
+)
+def test_zero_of_the_diverging_scale_is_the_page(scale, page, way) -> None:
+    """Both sides leave it steadily, to a contrast of 3; in print, below 0 is darker than above."""
+    steps = luminance(scale_rgb(np.linspace(0, 1, 51), scale))
+    assert page == scale_hex(np.array([[0.5]]), scale)[0][0]
+    assert (way * np.diff(steps[:26]) > 0).all()
+    assert (way * np.diff(steps[25:]) < 0).all()
+    for end in (steps[0], steps[-1]):
+        light, dark = max(end, steps[25]), min(end, steps[25])
+        assert (light + 0.05) / (dark + 0.05) > 3
+    assert steps[0] < steps[-1]
+
+
+def test_a_dark_page_has_colours_of_its_own() -> None:
+    shade = diverging(np.array([[-1.0, 0.0]]))
+    assert [[NIGHT[0].lower(), NIGHT[3].lower()]] == shade.on(True).colours
+    assert shade.on(False) is shade
+    assert linear(np.ones((1, 1))).on(True) == linear(np.ones((1, 1)))
+    figure = on_dark(as_picture(np.array([[0.0, 0.5], [1.0, np.nan]]), DIVERGING, hover=""))
+    picture, bar = figure.data
+    assert bar.colorscale[3] == (0.5, NIGHT[3])
+    image = Image.open(io.BytesIO(base64.b64decode(picture.source.partition(",")[2])))
+    seen = [[image.convert("RGBA").getpixel((x, y)) for x in (0, 1)] for y in (0, 1)]
+    for (y, x), place in {(0, 0): 0, (0, 1): 3, (1, 0): 6}.items():
+        np.testing.assert_allclose(seen[y][x][:3], hex_to_rgb(NIGHT[place]), atol=2)
+    assert 0 == seen[1][1][3]
+    other = go.Figure(go.Heatmap(z=[[1]], colorscale=SCALE))
+    assert other == on_dark(go.Figure(other))
 
 
 def test_linear() -> None:
@@ -74,7 +106,12 @@ def test_the_log_scale_clips_and_leaves_out() -> None:
 def test_diverging_has_its_middle_at_zero() -> None:
     shade = diverging(np.array([[-0.5, 0.0, 0.25, 0.5, np.nan]]))
     low, zero, _, high, missing = colours(shade)
-    ends = [DIVERGING[0].lower(), DIVERGING[len(DIVERGING) // 2], DIVERGING[-1].lower(), NO_VALUE]
+    ends = [
+        DIVERGING[0].lower(),
+        DIVERGING[len(DIVERGING) // 2].lower(),
+        DIVERGING[-1].lower(),
+        NO_VALUE,
+    ]
     assert ends == [low, zero, high, missing]
     assert {0: "−0.5", 60: "0", 120: "0.5"} == ticks(shade)
     assert [zero] == colours(diverging(np.zeros((1, 1))))
@@ -117,7 +154,7 @@ def test_log_position_rejects_an_empty_range() -> None:
         log_position(np.ones(2), 3, 3)
 
 
-@pytest.mark.parametrize("shading", [linear, logarithmic, diverging])
+@pytest.mark.parametrize("shading", [linear, logarithmic])
 def test_larger_is_lighter(shading) -> None:
     """Colours follow the order of the numbers, also in a grey print; the legend's as well."""
     shade = shading(np.sort(np.random.default_rng(2).lognormal(size=40)).reshape(4, 10))

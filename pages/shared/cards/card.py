@@ -216,7 +216,7 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
         return to_html(figures, result, name, title=shown.title, code=code)
 
     kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
-        ("CSV", "csv", lambda: to_csv(result)),
+        ('CSV (pandas reads it with comment="#")', "csv", lambda: to_csv(result)),
         ("NPZ", "npz", lambda: to_npz(result)),
         ("JSON", "json", lambda: to_json(result)),
         ("HTML (stand-alone figure)", "html", page),
@@ -243,5 +243,5 @@ def sheets_of(figure: Make, shown: Open, width: int) -> list[dict[str, Any]]:
         title = shown.title if len(figures) == 1 else ""
         return [printed(each, shown.result, width, title) for each in figures]
     around = sheet(shown.result, shown.title, width)
-    grid = grid_picture(shown.grids[0](), around["width"])
+    grid = grid_picture(shown.grids[0]() | {"selected": ""}, around["width"])
     return [around | {"svg": grid.svg(), "height": grid.height}]

@@ -3,6 +3,7 @@
 
 const NEAR = "400px";
 const NARROW = 480; // pixels
+const TOUCHED = matchMedia("(hover: none)"); // there Plotly's bar would stand over titles
 const REST = 300; // milliseconds without a new figure
 const MENU = "About this figure";
 const ENLARGE = {
@@ -105,6 +106,7 @@ async function draw(place) {
       config: {
         ...asked.config,
         responsive: false,
+        displayModeBar: TOUCHED.matches ? false : "hover",
         modeBarButtonsToAdd: [ENLARGE],
         modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d"],
       },

@@ -21,7 +21,15 @@ from poskernel_core.common.result import Result
 from poskernel_core.export.files import chart_config
 from poskernel_core.export.printing import SCRIPT as PRINT_SCRIPT
 from poskernel_core.export.printing import WIDTHS, font_file, plain_title
-from poskernel_core.plotting.layout import THIRD, broken, is_square, set_height, without_title
+from poskernel_core.plotting.layout import (
+    THIRD,
+    broken,
+    is_square,
+    say_if_empty,
+    set_height,
+    without_title,
+)
+from poskernel_core.plotting.maps import on_dark
 from poskernel_core.plotting.palette import CATEGORICAL
 
 Make: TypeAlias = "Callable[[], go.Figure | Sequence[go.Figure]] | None"
@@ -213,6 +221,7 @@ def made(figure: Make) -> list[go.Figure]:
 
 def legible(figure: go.Figure) -> go.Figure:
     """Give a figure the page's font and the colours of its theme, in place."""
+    say_if_empty(on_dark(figure) if dark() else figure)
     ink = {"color": INK[dark()]}
     layout: dict[str, Any] = {"legend": {"font": ink}, "template": _look(ink["color"])}
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):

@@ -10,6 +10,7 @@ from cachetools import LRUCache, cached
 
 from pages.instrument.parts import draw_grid
 from pages.shared.cards.card import keep_grid
+from pages.shared.cards.figure import dark
 from pages.shared.grid.measures import Measure
 from pages.shared.jobs import results
 from pages.shared.look.component import room
@@ -79,24 +80,28 @@ def draw_heads(
         if cell and layer_of(cell) not in bare:
             pick(cell)
 
-    data = grid_data(
-        shade.colours,
-        labels,
-        extras.marks or [["" for _ in row] for row in labels],
-        extras.dimmed or [[False for _ in row] for row in labels],
-        extras.columns,
-        kernels=extras.curves is not None,
-    )
-    data |= {"legend": shade.legend, "legendTitle": unit, "glyphs": extras.glyphs}
-    data |= {"shared": shared, "bare": list(bare)}
+    def data(shade: Shade) -> dict[str, Any]:
+        cells = grid_data(
+            shade.colours,
+            labels,
+            extras.marks or [["" for _ in row] for row in labels],
+            extras.dimmed or [[False for _ in row] for row in labels],
+            extras.columns,
+            kernels=extras.curves is not None,
+        )
+        told = {"legend": shade.legend, "legendTitle": unit, "glyphs": extras.glyphs}
+        return cells | told | {"shared": shared, "bare": list(bare)}
+
     curves = extras.curves
     keep_grid(
-        lambda: data | {"selected": selection.cell} | ({"curves": curves()} if curves else {})
+        lambda: (
+            data(shade) | {"selected": selection.cell} | ({"curves": curves()} if curves else {})
+        )
     )
     rows, columns = len(labels), len(labels[0])
     spacing = (columns <= 24) + (columns <= 40)
     with room(key, 68 + rows * (max(14, min(34, 400 // rows)) + spacing)):
-        draw_grid(key, data, on_cell_change=selected)
+        draw_grid(key, data(shade.on(dark())), on_cell_change=selected)
 
 
 def all_heads(selection: Selection, measure: Measure) -> dict[str, Any]:
@@ -104,9 +109,9 @@ def all_heads(selection: Selection, measure: Measure) -> dict[str, Any]:
     return _small_grid(selection.located, _stored(selection, measure), measure)
 
 
-def _seen(located: Located, found: Result | None, measure: Measure) -> tuple[str | None, ...]:
+def _seen(located: Located, found: Result | None, measure: Measure) -> tuple[Any, ...]:
     result = None if found is None else found.fingerprint
-    return located.spec.name, located.spec.fingerprint, measure.declared.title, result
+    return located.spec.name, located.spec.fingerprint, measure.declared.title, result, dark()
 
 
 @cached(LRUCache(MAX_GRIDS), key=_seen, lock=threading.Lock())
@@ -120,7 +125,8 @@ def _small_grid(located: Located, found: Result | None, measure: Measure) -> dic
         said, shade = "not computed yet", Shade([[NO_VALUE] * heads] * layers, [])
         labels = [[f"{name}: {measure.declared.title} {said}" for name in row] for row in names]
     else:
-        shade = measure.shade(found, found.values[measure.declared.value].astype(float))
+        values = found.values[measure.declared.value].astype(float)
+        shade = measure.shade(found, values).on(dark())
         labels = head_texts(found, measure.declared.value, measure.declared.title)
     roomy = layers <= ROOMY[0] and heads <= ROOMY[1]
     data = grid_data(shade.colours, labels, marks, plain, None, kernels=roomy)
