@@ -115,3 +115,15 @@ def heads(result: Result, name: str, *, told: str = "", **cells: Any) -> go.Figu
         return share_map(value, told=hover, title="", customdata=np.dstack(extra), **cells)
     cells |= {"customdata": np.dstack(extra), "colorbar": {"title": result.units[name]}}
     return head_map(value, told=f"<br>{hover}", **cells)
+
+
+def alike(numbers: np.ndarray) -> dict[int, str]:
+    """Return the first of each run of heads with one number ``[head]``, and what the run is called.
+
+    Heads that share keys have the same number of all that is about keys: ``H0`` or ``H0-H2``.
+    """
+    ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    return {
+        first: f"H{first}" if end == first + 1 else f"H{first}-H{end - 1}"
+        for first, end in zip([0, *ends[:-1]], ends, strict=True)
+    }

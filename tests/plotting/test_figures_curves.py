@@ -4,12 +4,15 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+from poskernel_core.analyses.additivity.views import PARTS
+from poskernel_core.analyses.pictures import alike
+from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result, Value
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.curves import BANDS, curves
 from poskernel_core.plotting.layout import is_square, relayout, say_if_empty, set_title
 from poskernel_core.plotting.maps import kernel_map
-from tests.support.made_results import named
+from tests.support.made_results import answer, named
 
 AT = np.arange(3, 8)
 ROW = np.full(26, 1 / 26)
@@ -96,3 +99,14 @@ def test_an_empty_figure_says_so():
     ):  # fmt: skip
         both = go.Figure([go.Scatter(x=[1], y=[None]), trace])
         assert () == say_if_empty(both).layout.annotations
+
+
+def test_heads_that_share_keys_are_one_bar():
+    assert {0: "H0-H2", 3: "H3", 4: "H4-H5"} == alike(np.array([0.2, 0.2, 0.2, 0.1, 0.3, 0.3]))
+    assert {0: "H0", 1: "H1"} == alike(np.array([0.2, 0.1]))
+    found = answer("additivity")
+    for name in PARTS:
+        found.values[name][1] = found.values[name][1, [0, 0, 2]]
+    for bar in figure_of(found.select(layer=1)).data:
+        assert ("H0-H1", "H2") == bar.x
+        assert 2 == len(bar.y) == len(bar.text)

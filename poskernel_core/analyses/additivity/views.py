@@ -13,7 +13,7 @@ from poskernel_core.analyses.claims import (
     passing,
     who,
 )
-from poskernel_core.analyses.pictures import draw_lines
+from poskernel_core.analyses.pictures import alike, draw_lines
 from poskernel_core.analyses.views import View, Views, figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -63,13 +63,17 @@ def _similar(result: Result) -> str:
 
 
 def _shares(result: Result) -> go.Figure:
-    """Draw the shares of the keys' variance: position, content and interaction, per head."""
+    """Draw the shares of the keys' variance: position, content and interaction, per head.
+
+    Heads that share their keys are one bar.
+    """
     figure, layer = go.Figure(), result.chosen["layer"]
+    groups = alike(result.values["position_share"])
     for name, look in zip(PARTS, LOOKS, strict=True):
-        share, error, label = result.values[name], result.errors[name], name.partition("_")[0]
-        cells = [f"H{head}" for head in range(len(share))]
+        share, error = (part[name][[*groups]] for part in (result.values, result.errors))
+        label = name.partition("_")[0]
         figure.add_bar(
-            x=cells,
+            x=[*groups.values()],
             y=share,
             name=label,
             marker=hatched(*look, size=8, solidity=0.2),
