@@ -123,23 +123,36 @@ class Server:
         Raises:
             PosKernelError: with a message of one sentence.
         """
+        for result, _ in self.stages(analysis, model, **options):
+            yield result
+
+    def stages(
+        self, analysis: str, model: AnyModel, **options: Any
+    ) -> Iterator[tuple[Result, int]]:
+        """Yield what :meth:`watch` does, each with the number of windows that it will be of.
+
+        Raises:
+            PosKernelError: with a message of one sentence.
+        """
         body = self._body(analysis, model, **options)
         reply, data = self._got("POST", "answers", body)
         if reply.status_code == 200:
-            yield _result(reply.headers.get("Content-Location", ""), data)
+            result = _result(reply.headers.get("Content-Location", ""), data)
+            yield result, _windows(result)
             return
         job, over = _job_of(reply), False
         try:
             with suppress(httpx2.TransportError):  # what is lost on the way is read in the end
-                for stage in self._stages(job):
+                for stage, windows in self._stages(job):
                     with suppress(BadRequest):  # dropped meanwhile
-                        yield self._read(stage)
+                        yield self._read(stage), windows
             answer = self._waited(job)
             over = True
         finally:
             if not over:
                 self._cancel(job)
-        yield self._read(answer) if answer else self.show(analysis, model, **options)
+        result = self._read(answer) if answer else self.show(analysis, model, **options)
+        yield result, _windows(result)
 
     def view(
         self, analysis: str, model: AnyModel, *, embed: bool | None = None, **options: Any
@@ -255,14 +268,19 @@ class Server:
         with suppress(httpx2.HTTPError):
             self._http.delete(job, headers={"Content-Type": "application/json"})
 
-    def _stages(self, job: str) -> Iterator[str]:
-        """Yield where each stage of an answer is, until its job ends."""
+    def _stages(self, job: str) -> Iterator[tuple[str, int]]:
+        """Yield where each stage of an answer is, and of how many windows it will be."""
+        where = ""
         with self._http.stream("GET", f"{job}/events") as stream:
             for line in stream.iter_lines():
                 if line == "event: end":
                     return
                 if line.startswith("id: "):
-                    yield line.removeprefix("id: ")
+                    where = line.removeprefix("id: ")
+                elif line.startswith("data: ") and where:
+                    windows = re.search(r'"of": (\d{1,9})', line[:200], re.ASCII)
+                    yield where, int(windows[1]) if windows else 0
+                    where = ""
 
     def _read(self, answer: str) -> Result:
         found = ANSWER.fullmatch(answer)
@@ -327,6 +345,12 @@ def _json(reply: httpx2.Response, data: bytes) -> Any:
         return parse_json(data)
     except ValueError as error:
         raise BadRequest(f"Expected JSON from {reply.url.host}, got something else.") from error
+
+
+def _windows(result: Result) -> int:
+    """Return of how many windows an answer is, the first of several."""
+    asked = str(result.provenance.get("windows_asked", 0)).partition(",")[0]
+    return int(asked) if asked.isdigit() else 0
 
 
 def _job_of(reply: httpx2.Response) -> str:

@@ -1,5 +1,6 @@
 """A server asked from Python: the same results to the bit, errors, jobs, and what is refused."""
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from starlette.routing import Route
 import poskernel_core as pk
 from poskernel_core import __version__
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.cli import main as cli
 from poskernel_core.common import errors
 from poskernel_core.common.result import NUMBERS
 from poskernel_core.engine.provenance import from_line, to_line
@@ -288,3 +290,39 @@ def test_other_replies(serve, reply):
         server.show("etc", MODEL)
     assert "\n" not in str(error.value)
     assert time.monotonic() - began < 20
+
+
+def printed(capsys, *arguments):
+    assert 0 == cli.main([*arguments]), capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_the_command_line(server, capsys, monkeypatch, tmp_path):
+    """It prints what it prints here; POSKERNEL_SERVER is as good as the option."""
+    asked = ("show", "etc", MODEL, "--head", "L1H2", "--query", "127")
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    monkeypatch.setattr("poskernel_core.engine.engine.Child", None)  # nothing computes
+    for more in ((), ("--json",), ("--live", "--json")):
+        here = printed(capsys, *asked, *more)
+        assert here == printed(capsys, *asked, *more, "--server", server.address)
+    schemas = printed(capsys, "schema", "etc", "--live")
+    models = printed(capsys, "models").splitlines()
+    monkeypatch.setenv("POSKERNEL_SERVER", server.address)
+    monkeypatch.setattr("poskernel_core.engine.engine.Engine", None)
+    assert here == printed(capsys, *asked, *more)
+    assert schemas == printed(capsys, "schema", "etc", "--live")
+    theirs = printed(capsys, "models").splitlines()
+    assert [each.split()[0] for each in models] == [each.split()[0] for each in theirs]
+    assert 2 == cli.main([*asked, "--device", "cpu"])
+    assert "leave both out" in capsys.readouterr().err
+
+
+def test_stages_on_the_command_line(computing, capsys):
+    asked = ("show", "etc", MODEL, "--query", "40", "--context", "64", "--windows", "40")
+    lines = printed(
+        capsys, *asked, "--skip", "3", "--live", "--json", "--server", computing.address
+    )
+    stages = [json.loads(line) for line in lines.splitlines()]
+    assert {40} == {each["of"] for each in stages}
+    assert 40 == stages[-1]["windows"]

@@ -10,7 +10,8 @@ import click
 
 from poskernel_core import __version__
 from poskernel_core.cli.exporting import export_results, import_results
-from poskernel_core.cli.grammar import Command, Commands, sentence
+from poskernel_core.cli.grammar import Command, Commands, option, sentence
+from poskernel_core.cli.options import connected
 from poskernel_core.cli.precompute import merge_shards, precompute
 from poskernel_core.cli.serving import serve
 from poskernel_core.cli.show import Show, print_schema, reproduce
@@ -40,8 +41,15 @@ def welcome() -> None:
 
 
 @click.command("models", cls=Command)
-def list_models() -> None:
+@option("--server", metavar="URL", help="ask the dashboard at this address")
+def list_models(server: str | None) -> None:
     """List the models, with what is cached."""
+    if (there := connected(server)) is not None:
+        for each in there.models():
+            runs = f"{len(each.get('runs', ()))} runs" if each["weights"] else "results alone"
+            positions, size = each.get("positions", ""), each["size"]
+            say(f"{each['name']:40} {size:>8}  {positions:22} {runs:12} {each['good_for']}")
+        return
     store = Store()
     for entry in catalog.entries():
         try:

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from poskernel_core.analyses import Question
 from poskernel_core.cli.grammar import Command, Option, reader
+from poskernel_core.client import Server, connect
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import (
     DEFAULT_CONTEXT,
@@ -80,6 +81,19 @@ class Run:
     def engine(self) -> Engine:
         """Return an engine over the default store with this execution."""
         return Engine(Store(), self.execution())
+
+
+def server_option() -> Option:
+    """Return the option that names a server to ask."""
+    return Option(
+        ["--server"], "The server", metavar="URL", help="ask the dashboard at this address in "
+        "place of this machine; the variable POSKERNEL_SERVER if not given",
+    )  # fmt: skip
+
+
+def connected(address: str | None) -> Server | None:
+    """Return the server to ask, if one is named."""
+    return connect(address) if address or settings().server else None
 
 
 class RunCommand(Command):

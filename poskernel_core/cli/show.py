@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,18 @@ from poskernel_core.analyses.definitions import method_of
 from poskernel_core.analyses.views import finding_of
 from poskernel_core.api import build_request, looked_at
 from poskernel_core.cli.grammar import Command, Commands, Option, option
-from poskernel_core.cli.options import FILE, PREFIX, Run, RunCommand, question_options
+from poskernel_core.cli.options import (
+    FILE,
+    PREFIX,
+    Run,
+    RunCommand,
+    connected,
+    question_options,
+    server_option,
+)
 from poskernel_core.cli.reports import ledger_text, summary
 from poskernel_core.cli.terminal import say, show_progress, status
+from poskernel_core.client import Server
 from poskernel_core.common.atomic_write import check_target, write_file
 from poskernel_core.common.errors import BadRequest, TooLittleText
 from poskernel_core.common.result import Result
@@ -66,7 +75,7 @@ class Show(Commands):
         ]
         return RunCommand(
             cmd_name,
-            params=[*question_options(question), *outputs],
+            params=[*question_options(question), *outputs, server_option()],
             callback=partial(show, cmd_name),
             help=f"{method.title}\n\n{method.summary}".replace("`", ""),
             short_help=method.title,
@@ -97,6 +106,7 @@ def show(
     width: int,
     as_json: bool,
     live: bool,
+    server: str | None = None,
     query: int | None = None,
     head: str | None = None,
     **own: Any,
@@ -107,15 +117,13 @@ def show(
         check_target(path)
     if picture is not None:
         picture_kind(picture)
-    with closing(run.engine()) as engine:
-        request, chosen = build_request(
-            analysis, run.model, head=head, query=query, params=params, **run.fields()
-        )
-        for result in watched(engine, request, looked_at(request, chosen) if live else None):
-            if live:
-                _say_stage(result.select(**chosen), request.run.windows, as_json=as_json)
+    asked = {"head": head, "query": query, "params": params, **run.fields()}
+    there = connected(server)
+    results = _computed if there is None else partial(_from_server, there)
+    for result, windows in results(analysis, run, asked, live):
+        if live:
+            _say_stage(result, windows, as_json=as_json)
     check_windows(result, run)
-    result = result.select(**chosen)
     if npz is not None:
         write_file(npz, to_npz(result))
     if html is not None:
@@ -135,16 +143,44 @@ def show(
         say(summary(result), lines=True)
 
 
+def _computed(
+    analysis: str, run: Run, asked: Mapping[str, Any], live: bool
+) -> Iterator[tuple[Result, int]]:
+    """Yield a result of this machine with its windows; before it, if ``live``, its stages."""
+    with closing(run.engine()) as engine:
+        request, chosen = build_request(analysis, run.model, **asked)
+        for result in watched(engine, request, looked_at(request, chosen) if live else None):
+            yield result.select(**chosen), request.run.windows
+
+
+def _from_server(
+    server: Server, analysis: str, run: Run, asked: Mapping[str, Any], live: bool
+) -> Iterator[tuple[Result, int]]:
+    """Yield a result of a server, likewise; its own device computes."""
+    if run.device is not None or run.batch is not None:
+        raise BadRequest("A server chooses device and batch itself: leave both out.")
+    try:
+        if live:
+            yield from server.stages(analysis, run.model, **asked)
+        else:
+            yield server.show(analysis, run.model, tell=lambda job: _tell(**job), **asked), 0
+    finally:
+        show_progress("")
+
+
 @click.command("schema", cls=Command)
 @click.argument("analysis", required=False)
 @option("--live", is_flag=True, help="the form of each line of 'show --live --json'")
-def print_schema(analysis: str | None, live: bool) -> None:
+@option("--server", metavar="URL", help="ask the dashboard at this address")
+def print_schema(analysis: str | None, live: bool, server: str | None) -> None:
     """Print the JSON Schema of what 'show --json' prints.
 
     Without ANALYSIS, print those of all analyses, by name.
     """
-    names = [analysis] if analysis else analyses.ANALYSES
-    found = {name: schema(name, live=live) for name in names}
+    there = connected(server)
+    schema_of = schema if there is None else there.schema
+    every = analyses.ANALYSES if there is None else [each["name"] for each in there.questions()]
+    found = {name: schema_of(name, live=live) for name in ([analysis] if analysis else every)}
     print(json.dumps(found[analysis] if analysis else found, indent=1))
 
 
@@ -158,14 +194,18 @@ def watched(engine: Engine, request: Request, query: int | None) -> Iterator[Res
     """Yield a result while it forms, showing progress on a terminal."""
 
     def tell(job: Job) -> None:
-        left = job.seconds_left()  # as in "120 of 500, 35 s left"
-        done = f"{job.done} of {job.total}" if job.total else ""
-        show_progress(f"{job.note} {done}" + ("" if left is None else f", {left:.0f} s left"))
+        _tell(job.note, job.done, job.total, job.seconds_left())
 
     try:
         yield from engine.watch(request, query, tell=tell)
     finally:
         show_progress("")
+
+
+def _tell(note: str, done: int, total: int, seconds_left: float | None, **_: Any) -> None:
+    """Show how far a job is, as in "120 of 500, 35 s left"."""
+    left = "" if seconds_left is None else f", {seconds_left:.0f} s left"
+    show_progress(f"{note} {f'{done} of {total}' if total else ''}{left}")
 
 
 def _say_stage(result: Result, of: int, *, as_json: bool) -> None:

@@ -1,12 +1,16 @@
 """What the documentation tells programs to do: run word for word against a served dashboard."""
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 from tests.support import ROOT
+from tests.support.server import environment as server_environment
 from tests.support.server import serve
 from tests.test_docs import BLOCK
 
@@ -35,12 +39,54 @@ def blocks(kind, url):
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_from_a_shell(dashboard, tmp_path):
     script = blocks("sh", dashboard).replace("curl -s", "echo; curl -sS --fail-with-body")
+    ours = shlex.join([sys.executable, "-m", "poskernel_core"])
+    script = script.replace("poskernel models", f"echo; {ours} models")
+    script = script.replace("poskernel show", f"echo; {ours} show")
+    environment = server_environment(tmp_path / "cache") | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        ["bash", "-e", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+        ["bash", "-e", "-c", script], cwd=tmp_path, env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert (0, "") == (done.returncode, done.stderr), done.stdout
-    printed = [json.loads(line) for line in done.stdout.splitlines() if line]
+    printed = [json.loads(line) for line in done.stdout.splitlines() if line[:1] in ("[", "{")]
+    assert re.search("^demo-gpt2 .* learned", done.stdout, re.MULTILINE)
     assert ["demo-gpt2", "etc"] == [printed[0][1]["name"], printed[1]["name"]]
     assert {"layer": 2, "head": 6, "query": 400} == printed[2]["at"]
     assert 20 == printed[3]["run"]["windows"]
+    assert printed[2] == printed[4]
     assert "# model: demo-gpt2" in (tmp_path / "sinks.csv").read_text("utf-8")
+
+
+LIGHT = """
+import sys
+
+for name in ("torch", "transformers", "transformer_lens", "datasets", "streamlit", "starlette",
+             "uvicorn", "prometheus_client", "scipy", "psutil"):
+    sys.modules[name] = None  # as where it is not installed
+"""
+
+
+def test_from_python(dashboard, tmp_path):
+    """Also where neither torch nor Streamlit is installed: the last line is drawn."""
+    code = f"{LIGHT}{blocks('python', dashboard)}"
+    code += "assert 0 < etc.lows['etc'] < etc.values['etc'] and layers['demo-gpt2'] == 4\n"
+    code += "assert 'etc' in names\n"
+    code = code.replace("server.view(", "drawn = server.view(")
+    code += "assert 'Plotly' in drawn.html(library=False)\n"
+    environment = server_environment(tmp_path / "cache") | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (0, "") == (done.returncode, done.stderr)
+    assert done.stdout.splitlines()[-1].startswith("20 ")
+
+
+def test_what_is_installed_for_it():
+    """A part of what the server without torch has, in the same versions."""
+    client, server = (
+        {line for line in (ROOT / name).read_text("utf-8").splitlines() if "==" in line}
+        for name in ("requirements-client.txt", "requirements-serving.txt")
+    )
+    apart = {line.partition("==")[0] for line in server - client}
+    assert (set(), {"streamlit", "prometheus_client"}) == (client - server, apart)
