@@ -55,7 +55,7 @@ from serving.asked import (
 from serving.callers import Caller, Callers, Ticket
 from serving.doors import doors
 from serving.forms import Encoded, Form, accepted, tag_of
-from serving.problems import Problem, answered, problem_of
+from serving.problems import Problem, answered, problem_of, without_paths
 
 MAX_WAIT = 30
 LISTEN_SECONDS = 600.0
@@ -163,7 +163,10 @@ class Api:
 
     async def models(self, request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         """List the models on offer, with the runs that are stored of each."""
-        return _json(await self._work(lambda: inventory(self.engine().store)))
+        models = await self._work(lambda: inventory(self.engine().store))
+        for each in () if caller.local else models:
+            each |= {"problem": without_paths(each["problem"])} if "problem" in each else {}
+        return _json(models)
 
     async def questions(self, request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         """List the questions."""
@@ -326,7 +329,7 @@ class Api:
         """Yield the events of a job; that of a stage has its address as its id."""
         job, plan, engine, seen = ticket.job, ticket.plan, self.engine(), 0
         query, loop = looked_at(plan.request, ticket.chosen), asyncio.get_running_loop()
-        if job.state not in ENDS:
+        if job.state not in ENDS and not job.cancelling:
             await self._work(lambda: engine.submit(plan, ticket.client, query))
         end = loop.time() + LISTEN_SECONDS
         while True:

@@ -140,8 +140,9 @@ def read(body: bytes, kind: type[S]) -> S:
     """
     try:
         found = json.loads(
-            body.decode(), object_pairs_hook=_fields, parse_constant=_number, parse_float=_number
-        )
+            body.decode(), object_pairs_hook=_fields, parse_constant=_number, parse_float=_number,
+            parse_int=_whole,
+        )  # fmt: skip
         json.dumps(found, ensure_ascii=False).encode()  # fails for half a character
     except RecursionError as error:
         raise Problem(400, "Expected a JSON object, and it is nested too deeply.") from error
@@ -176,6 +177,12 @@ def _number(text: str) -> float:
     if not isfinite(found := float(text)):
         raise ValueError(f"{text[:20]} is no number of JSON")
     return found
+
+
+def _whole(text: str) -> int:
+    if len(text) > len(str(-MAX_NUMBER)):
+        raise ValueError(f"{text[:20]} is beyond a billion")
+    return int(text)
 
 
 def queries_of(request: Request, known: Collection[str]) -> dict[str, str]:

@@ -66,7 +66,9 @@ def refusal(connection: HTTPConnection, started_as: str = "") -> Problem | None:
         )
     if method == "OPTIONS":
         return Problem(
-            405, "Pages of other sites may not ask this server.", headers={"Allow": "GET, POST"}
+            405,
+            "Pages of other sites may not ask this server.",
+            headers={"Allow": "GET, POST, DELETE"},
         )
     kinds = [each.partition(";")[0].strip().lower() for each in headers.getlist("content-type")]
     if method in ("POST", "DELETE") and kinds != [JSON]:

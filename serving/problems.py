@@ -65,7 +65,7 @@ class Problem(Exception):
 
     def fields(self, *, local: bool) -> dict[str, Any]:
         """Return the members of the answer; paths are cut unless the caller is on this machine."""
-        sentence = self.sentence if local else PATHS.sub("…", self.sentence)
+        sentence = self.sentence if local else without_paths(self.sentence)
         if len(sentence) > MAX_SENTENCE:
             sentence = f"{sentence[:600]} ... {sentence[-300:]}"
         told = {"status": self.status, "title": HTTPStatus(self.status).phrase, "detail": sentence}
@@ -75,6 +75,11 @@ class Problem(Exception):
         """Return the answer."""
         headers = {"Cache-Control": "no-store", **(self.headers or {})}
         return JSONResponse(self.fields(local=local), self.status, headers, MEDIA)
+
+
+def without_paths(sentence: str) -> str:
+    """Return a sentence as it is told to other machines."""
+    return PATHS.sub("…", sentence)
 
 
 def problem_of(error: Exception) -> Problem:

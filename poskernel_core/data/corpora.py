@@ -18,6 +18,7 @@ from jaxtyping import Integer
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, TooLittleText, UnknownCorpus
 from poskernel_core.common.groups import GROUPS, Dealt, groups_of, in_equal_groups
+from poskernel_core.common.outside import outside
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec
 from poskernel_core.data.made import RANDOM, REPEATED
@@ -47,6 +48,8 @@ def offered(spec: CorpusSpec) -> CorpusSpec:
             f"The corpus {spec.name!r} belongs to the experiments that draw their own tokens: "
             f"choose {', '.join([*BUNDLED, *HUB])}, or a file."
         )
+    if outside() and spec.revision not in (None, spec.name in HUB and commit_of(HUB[spec.name])):
+        raise UnknownCorpus(f"There is no such revision of {spec.name[:80]!r} here: leave it out.")
     return resolve(spec)
 
 

@@ -239,7 +239,10 @@ def test_paths_are_told_on_this_machine_alone(shipped, monkeypatch, tmp_path):
         web = client_of(shipped, client=client)
         answer = web.post("/api/v1/answers", headers=JSON | {"Host": host},
                           content=asked(model=str(tmp_path / "empty")))  # fmt: skip
-        said.append(answer.json()["detail"])
+        models = web.get("/api/v1/models", headers={"Host": host}).json()
+        (listed,) = (each["problem"] for each in models if "problem" in each)
+        assert answer.json()["detail"] == listed
+        said.append(listed)
     assert str(tmp_path) in said[0]
     assert str(tmp_path) not in said[1]
     assert "'…'" in said[1]
@@ -284,6 +287,11 @@ WRONG = {
     "a precision": ({"run": {"dtype": "int4"}}, "run.dtype", "InvalidField", 400),
     "a corpus of numbers": ({"run": {"corpus": [1]}}, "run.corpus", "InvalidField", 400),
     "a revision": ({"revision": "v9"}, "", "UnknownModel", 404),
+    "a revision of a corpus": (
+        {"run": {"corpus": {"name": "wikitext", "revision": "refs/pr/1"}}},
+        "run.corpus", "UnknownCorpus", 404,
+    ),
+    "windows beyond any number": ({"run": {"windows": 10**30}}, "", "BadRequest", 400),
     "a head that is none": ({"head": "first"}, "", "BadRequest", 400),
     "a head beyond": ({"head": "L99H99"}, "", "BadRequest", 400),
     "a position beyond": ({"query": 10**6}, "", "BadRequest", 400),
