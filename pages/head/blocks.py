@@ -6,11 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import plotly.graph_objects as go
 import streamlit as st
 
-from pages.head import captions as words
-from pages.shared.cards.card import Explanation, card
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import (
@@ -47,7 +44,6 @@ from poskernel_core.analyses.induction.spec import InductionScores
 from poskernel_core.analyses.kernel_only.spec import KernelOnlyCost
 from poskernel_core.analyses.kernels.kernel import PositionalKernel
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent
-from poskernel_core.analyses.position_sources.figures import bars_figure
 from poskernel_core.analyses.position_sources.spec import PositionSources
 from poskernel_core.analyses.previous_token.spec import PreviousToken
 from poskernel_core.analyses.score_shares.spec import ScoreShares
@@ -148,28 +144,14 @@ def _missing(blocks: Sequence[Block], selection: Selection) -> dict[str, tuple[s
     return found
 
 
-def _figure(
-    name: str,
-    figure: Callable[[Result], go.Figure],
-    words: Explanation,
-    title: str,
-    *values: str,
+def _part(
+    name: str, title: str, *values: str, **choices: Any
 ) -> Callable[[Result, Selection], None]:
-    """Return what draws a card of the head's values, all of them by default."""
-
-    def draw(found: Result, selection: Selection) -> None:
-        head = selection.of(found).only(*values) if values else selection.of(found)
-        card(name, partial(figure, head), head, words, title)
-
-    return draw
-
-
-def _part(name: str, title: str, *values: str) -> Callable[[Result, Selection], None]:
     """Return what draws a card of the head's values, all of them by default."""
 
     def draw(answer: Result, selection: Selection) -> None:
         head = selection.of(answer)
-        show(name, head.only(*values) if values else head, title)
+        show(name, head.only(*values) if values else head, title, **choices)
 
     return draw
 
@@ -264,8 +246,8 @@ EXPERIMENTS = (
     ),
     Block(
         "sources", "Sources of position", "position_sources", PositionSources,
-        _figure("sources", partial(bars_figure, most=FEW_SOURCES), words.SOURCES,
-                "What writes its position", "share", "equal_share", "noise", "position_share"),
+        _part("sources", "What writes its position", "share", "equal_share", "noise",
+              "position_share", most=FEW_SOURCES),
     ),
     Block(
         "anatomy", "What makes the sink", "etc_heatmap", SinkAnatomy, _anatomy,

@@ -127,8 +127,6 @@ class Question(ABC, Generic[P]):
         uses: the model parts that it requires.
         scheme: the position schemes that it works for, such as ``rotary ALiBi``; empty: any.
         measures: its measures that can colour the grid of all heads and join the tables of all.
-        figure: the function in the topic's ``figures.py`` that draws an answer; empty: generic
-            curves, chosen by the answer's axes.
         precomputed: when ``precompute`` computes it: always, with ``--experiments``, or never.
         continued: how a cell of Python computes its number by hooks (``export.continuation``);
             empty: the cell only boots the model and reads the windows.
@@ -148,7 +146,6 @@ class Question(ABC, Generic[P]):
     uses: ClassVar[tuple[Part, ...]] = ()
     scheme: ClassVar[str] = ""
     measures: ClassVar[tuple[HeadMeasure, ...]] = ()
-    figure: ClassVar[str] = ""
     precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
     continued: ClassVar[str] = ""
     error_counts: ClassVar[str] = ""

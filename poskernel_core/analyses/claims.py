@@ -1,14 +1,13 @@
 """What may be said of a result: numbers held against limits, claims about a head, and counts.
 
 A number passes a limit if its whole 95 % interval does, and fails if the whole interval is below.
-``claims.py`` of each topic is made of these; :mod:`poskernel_core.analyses.reading` puts the claims
-about one head together.
+The sentences of each topic's views are made of these; :mod:`poskernel_core.analyses.reading` puts
+the claims about one head together.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -171,29 +170,6 @@ class Head:
 
 
 Claims = Callable[[Head], Iterator[Claim]]
-Rules = Mapping[str, Callable[[Result], str]]
-"""A sentence for each set of values; a key such as ``etc: etc local_mass [layer head], kind []``
-names a question, and values with their axes; ``etc`` alone stands for all its other results."""
-
-
-def said(result: Result, rules: Rules) -> str:
-    """Return the sentence of the first rule whose values are all there; empty if there is none."""
-    for known, sentence in rules.items():
-        question, needed = _needed(known)
-        if question == result.analysis and all(
-            name in result.values and result.axes[name] == axes for name, axes in needed
-        ):
-            return sentence(result)
-    return ""
-
-
-@cache
-def _needed(known: str) -> tuple[str, tuple[tuple[str, tuple[str, ...]], ...]]:
-    question, _, shapes = known.partition(": ")
-    parts = (shape.rstrip("]").split("[") for shape in filter(None, shapes.split(", ")))
-    return question, tuple(
-        (name, tuple(axes.split())) for names, axes in parts for name in names.split()
-    )
 
 
 def spoken(*claims: Claims) -> Callable[[Result], str]:

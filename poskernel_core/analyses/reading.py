@@ -112,6 +112,5 @@ def _order(claim: Claim) -> tuple[int, float, int]:
 
 def claims_of(result: Result, *place: int) -> Iterator[Claim]:
     """Yield what one answer says of a head: at a place in an answer about all heads."""
-    for module in (topic(result.analysis, "views"), topic(result.analysis, "claims")):
-        for claims in getattr(module, "CLAIMS", {}).get(result.analysis, ()):
-            yield from claims(Head(result, place))
+    for claims in getattr(topic(result.analysis), "CLAIMS", {}).get(result.analysis, ()):
+        yield from claims(Head(result, place))

@@ -16,9 +16,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.base import Question
-from poskernel_core.analyses.claims import said
 from poskernel_core.analyses.pictures import names_along, titled
-from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.layout import set_title
@@ -80,8 +78,7 @@ def _shapes(shape: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 def view_of(result: Result, part: Literal["draw", "says", "reading"]) -> View | None:
     """Return the first view of a result that has a picture, a sentence, or a reading."""
-    views: Views = getattr(topic(result.analysis, "views"), "VIEWS", {})
-    every = views.get(result.analysis, ())
+    every = getattr(topic(result.analysis), "VIEWS", {}).get(result.analysis, ())
     return next((view for view in every if getattr(view, part) and view.fits(result)), None)
 
 
@@ -89,7 +86,7 @@ def figure_of(result: Result, **choices: Any) -> go.Figure:
     """Return the picture of a result, or of a part of it; ``choices`` are what a page chooses."""
     view = view_of(result, "draw")
     if view is None or view.draw is None:
-        return _legacy_figure(result)
+        return by_axes(result)
     if view.each:
         return figure_of(result.select(**{view.each: 0}), **choices)
     figure = view.draw(result, **choices)
@@ -110,36 +107,13 @@ def figures_of(result: Result, **choices: Any) -> dict[str, Callable[[], go.Figu
 def finding_of(result: Result) -> str:
     """Return what a result, or a part of it, shows, in a sentence; empty if it supports none."""
     view = view_of(result, "says")
-    if view is not None and view.says is not None:
-        return view.says(result)
-    return _legacy_finding(result)
+    return view.says(result) if view is not None and view.says is not None else ""
 
 
 @cache
-def topic(question: str, module: str) -> ModuleType | None:
-    """Return a module of a question's topic, if it has one."""
+def topic(question: str) -> ModuleType | None:
+    """Return the module with the views of a question's topic, if it has one."""
     if question not in Question.questions:
         return None
-    name = f"{type(Question.questions[question]).__module__.rpartition('.')[0]}.{module}"
+    name = f"{type(Question.questions[question]).__module__.rpartition('.')[0]}.views"
     return import_module(name) if find_spec(name) is not None else None
-
-
-def _legacy_figure(result: Result) -> go.Figure:
-    question = Question.questions[result.analysis]
-    if not question.figure:
-        return by_axes(result)
-    try:
-        figure: go.Figure = question.beside("figures", question.figure)(result)
-    except (KeyError, BadRequest):
-        if {value.name for value in question.values if not value.optional} <= {*result.values}:
-            raise
-        return by_axes(result)
-    return figure
-
-
-def _legacy_finding(result: Result) -> str:
-    if (module := topic(result.analysis, "claims")) is None:
-        return ""
-    if not hasattr(module, "finding"):
-        return said(result, getattr(module, "RULES", {}))
-    return str(module.finding(result))

@@ -13,9 +13,7 @@ from tests.analyses.test_figures import made
 from tests.support.made_findings import check
 
 VIEWS = [
-    (name, view)
-    for name in ANALYSES
-    for view in getattr(topic(name, "views"), "VIEWS", {}).get(name, ())
+    (name, view) for name in ANALYSES for view in getattr(topic(name), "VIEWS", {}).get(name, ())
 ]
 IDS = [f"{name}: {view.shape}" for name, view in VIEWS]
 
