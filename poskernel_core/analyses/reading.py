@@ -7,9 +7,9 @@ head.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
-from poskernel_core.analyses.claims import Claim, Head, capital, listed
+from poskernel_core.analyses.claims import Claim, Head, Stands, capital, listed
 from poskernel_core.analyses.views import topic
 from poskernel_core.common.result import Result
 
@@ -37,6 +37,9 @@ PARTS: Final = (WHERE, WHY, DOES)
 
 NEEDS: Final = {"sink follows": "sink"}
 """Predicates that say nothing where another fails: in its own texts a head may have a sink."""
+
+STRENGTH: Final = get_args(Stands)
+"""Of the answers that claim one thing, the strongest speaks."""
 
 HOLDS: Final = ("yes", "about")
 """Claims that a verdict may have a clause for."""
@@ -100,7 +103,15 @@ def read(found: Mapping[str, Result], *place: int) -> Reading:
     ]
     failed = {claim.predicate for _, claim in every if claim.passes == "no"}
     every = [pair for pair in every if NEEDS.get(pair[1].predicate) not in failed]
+    strongest: dict[str, str] = {}
+    for question, claim in sorted(every, key=lambda pair: _strength(pair[1])):
+        strongest.setdefault(claim.predicate, question)
+    every = [pair for pair in every if strongest[pair[1].predicate] == pair[0]]
     return Reading(tuple(sorted(every, key=lambda pair: _order(pair[1]))))
+
+
+def _strength(claim: Claim) -> tuple[int, float]:
+    return STRENGTH.index(claim.passes), -claim.number.value
 
 
 def _order(claim: Claim) -> tuple[int, float, int]:

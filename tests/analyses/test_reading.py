@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -62,10 +63,10 @@ def kernel(mass=(0.1, 0.01), etc=(40.0, 1.0)):
                   attention_distance=(0.1, 0.01))  # fmt: skip
 
 
-def contextual(etc=80.0, spread=(0.1, 0.01)):
-    """An answer about denominators, and duplicates that get nothing."""
-    none = dict.fromkeys(("near_duplicates", "far_duplicates"), (0.0, 0.01))
-    return answer("contextual-heads", group=3, etc=etc, denominator_cv=spread, **none)
+def contextual(etc=80.0, spread=(0.1, 0.01), far=(0.0, 0.01)):
+    """An answer about denominators, and duplicates that get nothing unless it is said."""
+    extra = {"near_duplicates": (0.0, 0.01), "far_duplicates": far}
+    return answer("contextual-heads", group=3, etc=etc, denominator_cv=spread, **extra)
 
 
 def look_back(offset, mass, kind="by position"):
@@ -222,6 +223,19 @@ def test_one_order():
 def test_the_larger_share_of_attention_comes_first(sink, back, first):
     found = reading(look_back(1, (back, 0.01)), sinks(sink, 0.0))
     assert first == found.headline == found.claims[0][1].predicate
+
+
+@pytest.mark.parametrize(("far", "repeated", "told"), [
+    (0.15, 0.49, "in repeated random tokens it gives the earlier duplicate 0.49"),
+    (0.6, 0.49, "it gives far duplicates of the current token 0.60 more"),
+    (0.15, 0.1, "it gives far duplicates of the current token 0.15 more"),
+])  # fmt: skip
+def test_of_two_measures_of_one_thing_the_stronger_speaks(far, repeated, told):
+    random = answer("induction-scores", induction=(0.0, 0.01), duplicate=(repeated, 0.01))
+    for pair in permutations((random, contextual(far=(far, 0.01)))):
+        claims = [claim for _, claim in reading(*pair).claims if claim.predicate == "duplicates"]
+        assert 1 == len(claims)
+        assert claims[0].named().startswith(told)
 
 
 def test_a_diagonal_of_the_scores_beside_none_of_the_attention():

@@ -44,6 +44,15 @@ def induction(head: Head) -> Iterator[Claim]:
     yield from at_limit("induction", score, ATTENTION, text, *labels, weak=0.05)
 
 
+def duplicates(head: Head) -> Iterator[Claim]:
+    """Yield whether a head attends to the earlier duplicate itself."""
+    if head.has("duplicate"):
+        share = head.number("duplicate")
+        text = f"in repeated random tokens {{it}} gives the earlier duplicate {share} of its "
+        text += "attention"
+        yield from at_limit("duplicates", share, ATTENTION, text, "a duplicate-token head")
+
+
 def _attention(result: Result) -> str:
     """A head that looks one token back reaches a candidate that stands there: no induction."""
     far = [number_of(result, "candidate_attention", 0, pair) for pair in range(2)]
@@ -239,4 +248,4 @@ VIEWS: Views = {
     ),
 }
 
-CLAIMS = {"induction-scores": (induction,)}
+CLAIMS = {"induction-scores": (induction, duplicates)}
