@@ -214,10 +214,10 @@ def as_picture(
 
 def on_dark(figure: go.Figure) -> go.Figure:
     """Give maps of differences the scale whose 0 is a dark page, in place."""
-    light = go.Heatmap(colorscale=DIVERGING).colorscale
     parts = [trace if "colorscale" in trace else trace.marker for trace in figure.data
              if "colorscale" in trace or "marker" in trace]  # fmt: skip
-    changed = [part for part in parts if "colorscale" in part and part.colorscale == light]
+    changed = [part for part in parts if "colorscale" in part
+               and tuple(colour for _, colour in part.colorscale or ()) == DIVERGING]  # fmt: skip
     for part in changed:
         part.colorscale = NIGHT
     for picture in figure.select_traces({"type": "image"} if changed else {"type": ""}):

@@ -70,6 +70,9 @@ def test_a_dark_page_has_colours_of_its_own() -> None:
     for (y, x), place in {(0, 0): 0, (0, 1): 3, (1, 0): 6}.items():
         np.testing.assert_allclose(seen[y][x][:3], hex_to_rgb(NIGHT[place]), atol=2)
     assert 0 == seen[1][1][3]
+    uneven = [*zip(np.linspace(0, 1, len(DIVERGING)), DIVERGING, strict=True)]
+    points = go.Scatter(marker={"color": [1.0], "colorscale": uneven})
+    assert NIGHT[0] == on_dark(go.Figure(points)).data[0].marker.colorscale[0][1]
     other = go.Figure(go.Heatmap(z=[[1]], colorscale=SCALE))
     assert other == on_dark(go.Figure(other))
 

@@ -83,6 +83,11 @@ function narrowed(place, data, layout) {
   return { ...layout, legend, margin: { ...layout.margin, t } };
 }
 
+// A horizontal colour bar of points lifts the titles of the x axes over their ticks (Plotly 6).
+function settleTitles(place) {
+  for (const title of place.querySelectorAll(".xtitle, .x2title")) title.removeAttribute("transform");
+}
+
 async function draw(place) {
   const asked = waiting.get(place);
   near.unobserve(place);
@@ -116,8 +121,10 @@ async function draw(place) {
     return;
   }
   if (!waiting.has(place)) delete place.dataset.due;
+  settleTitles(place);
   if (heard.has(place)) return;
   heard.add(place);
+  place.on("plotly_afterplot", () => settleTitles(place));
   if (asked.linked) link(place);
   place.on("plotly_selected", (picked) => {
     const names = (picked?.points ?? []).map((point) => point.customdata?.[0]).filter(Boolean);
