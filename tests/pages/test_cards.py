@@ -97,7 +97,7 @@ def test_the_documentation_of_a_question(monkeypatch, tmp_path):
         ("interventions", {}, {"loss", "patterns-whole"}),
         ("interventions", {"mode": MODES[1]}, {"patch-positions"}),
         ("position_vs_token", {"samples": "100"}, {"maps"}),
-        ("positional_kernels", {}, {"map", "square"}),
+        ("positional_kernels", {}, {"map"}),
         ("previous_token", {"context": "256", "zoom": "100"}, {"stages-whole", "stages-window"}),
         ("rotary_spectrum", {"changed": "true"}, {"changed-pattern"}),
     ],

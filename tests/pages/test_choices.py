@@ -199,7 +199,7 @@ def test_streamlit_still_says_that_the_reader_went_back():
 @pytest.mark.browser
 def test_a_choice_is_told_where_drawing_fails(page, still, shipped_only):
     """The server follows a click that the browser could not draw."""
-    visit(page, f"{still.url}/?model=demo-gpt2&head=L0H1")
+    visit(page, f"{still.url}/methods?model=demo-gpt2&head=L0H1")
     page.evaluate(
         """() => {
           document.documentElement.toggleAttribute = () => { throw new Error("not drawn"); };

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 SVG = "{http://www.w3.org/2000/svg}"
 PLAYER = "document.querySelector('.st-key-figure-morph .js-plotly-plot')"
-RANGES = """() => [...document.querySelectorAll("[class*=st-key-figure-square-] .figure")]
+RANGES = """() => [...document.querySelectorAll("[class*=st-key-figure-map-] .figure")]
   .map(each => [...each.layout.xaxis.range, ...each.layout.yaxis.range].map(Math.round).join())"""
 
 
@@ -65,10 +65,10 @@ def test_at_a_card_of_a_dark_page(page: Page, url):
 
 
 def maps_side_by_side_show_the_same_part(page: Page) -> None:
-    figure(page, "square-kernel").scroll_into_view_if_needed()
+    figure(page, "map-kernel").scroll_into_view_if_needed()
     settle(page)
     whole = page.evaluate(RANGES)
-    box = figure(page, "square-kernel").locator(".nsewdrag").first.bounding_box()
+    box = figure(page, "map-kernel").locator(".nsewdrag").first.bounding_box()
     x, y = box["x"], box["y"]
 
     page.mouse.move(x + 30, y + 40)
@@ -88,7 +88,7 @@ def a_picture_is_for_print(page: Page) -> None:
     with tool(page, "similarity", "Download") as body, page.expect_download() as made:
         body.get_by_role("button", name="SVG 85 mm").click()
 
-    assert "demo-gpt2-L2H6-similarity-85mm.svg" == made.value.suggested_filename
+    assert "demo-gpt2-L2H6-additivity-similarity-85mm.svg" == made.value.suggested_filename
     text = made.value.path().read_text("utf-8")
     root = ElementTree.fromstring(text)
     assert "85mm" == root.get("width")

@@ -7,7 +7,7 @@ from tests.support.visit import go, head_shown, settle, side_cell, to_end, visit
 
 pytestmark = pytest.mark.browser
 
-FIRST_BELOW = ".st-key-card-square"
+FIRST_BELOW = ".st-key-card-layer"
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def test_another_head(page, still):
     expect(head_shown(page)).to_have_text("L7H1 at n = 400")
     expect(page.locator(FIRST_BELOW)).to_have_count(0)
     to_end(page)
-    expect(page.locator(FIRST_BELOW)).to_contain_text("L7H1 at n = 400, folded")
+    expect(page.locator(FIRST_BELOW)).to_contain_text("All heads of layer 7")
     settle(page)
     side_cell(page, "L20H8").click()
-    expect(page.locator(FIRST_BELOW)).to_contain_text("L20H8 at n = 400, folded")
+    expect(page.locator(FIRST_BELOW)).to_contain_text("All heads of layer 20")
 
 
 def test_choices_in_it_stay(page, still):

@@ -97,10 +97,13 @@ def slider(page: Page, name: str) -> Locator:
 
 
 def values(page: Page) -> dict[str, str | None]:
-    """What the sidebar says: model, corpus, head, query position and skip; the run is unfolded."""
+    """What is chosen: model, corpus, head, query position and skip; the run is unfolded.
+
+    The head is that of the first grid: the sidebar's, on the Map its own.
+    """
     unfold_run(page)
     side = page.get_by_test_id("stSidebar")
-    chosen = side.locator("[role=gridcell][aria-selected=true]")
+    chosen = page.locator("[role=gridcell][aria-selected=true]").first
     return {
         "Model": field(side, "model").locator("input").input_value(),
         "Corpus": field(side, "corpus").locator("input").input_value(),
