@@ -379,6 +379,21 @@ def test_typed_texts_are_their_persons(asking):
     )
 
 
+def test_stages_of_typed_texts_are_their_persons_too(asking):
+    one, other = asking.program(), asking.program("other")
+    typed = {"params": {"text": "a secret"}, "question": "own-text"}
+    answer = ask(one, **typed, run=RUN)
+    (job,) = asking.engine.open_jobs()
+    put(asking.engine, stage := job.plan.of_stage(4, 30))
+    asking.say(job, "running", done=4, total=7, note="Reading", formed=4)
+    until(lambda: job.formed == 4)
+    threading.Timer(0.5, lambda: finish(asking, job)).start()
+    stream = one.get(f"/api/v1/{answer.headers['location']}/events").text
+    assert f"id: answers/{stage.key}" in stream
+    where = f"/api/v1/answers/{stage.key}"
+    assert [200, 404] == [each.get(where).status_code for each in (one, other)]
+
+
 def test_persons(asking, monkeypatch):
     """Two programs of one address are one person, but on this machine; a proxy's word is first."""
     monkeypatch.setenv("POSKERNEL_ADDRESS", "http://localhost")

@@ -212,12 +212,13 @@ def test_files_of_the_host(web, looked_at, place):
     assert sentence.startswith("There is no such ")
 
 
-def test_a_text_is_no_path(web):
+def test_a_text_is_no_path(web, looked_at):
     """It is a text, whatever it looks like."""
-    answer = web.post(
-        "/api/v1/answers", headers=JSON, content=asked("own-text", params={"text": "/etc/passwd"})
-    )
-    assert 409 == answer.status_code  # it is read-only here: not stored
+    for text in ("/etc/passwd", "~/notes.txt", "pairs.json"):
+        body = asked("own-text", params={"text": text})
+        answer = web.post("/api/v1/answers", headers=JSON, content=body)
+        assert 409 == answer.status_code  # nothing is computed here
+        assert set() == {text, os.path.expanduser(text)} & {*looked_at}
 
 
 def test_other_models_where_the_host_allows_them(web, monkeypatch):
