@@ -4,7 +4,8 @@ A server is started that shows the stored results of demo-gpt2. Each client is a
 socket, which loads the landing page and then chooses heads, with pauses. A click takes until the
 script has run and everything has arrived. Clients and servers share the machine. With
 ``--replicas 2`` the clients are spread over two servers with one store. Memory and processor time
-are those of the servers' processes.
+are those of the servers' processes. With ``--programs 200`` programs ask for so many stored heads a
+second meanwhile, and another line says how many they got.
 """
 
 from __future__ import annotations
@@ -16,15 +17,21 @@ import platform
 import random
 import statistics
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
+
+import httpx2
 
 from bench.reader import Lost, Reader
 from tests.support.server import Server, command_line, serve
 
 TEXTS = 50
+PROGRAMS = 4
+"""Programs that ask at the same time."""
 
 
 @dataclass
@@ -43,6 +50,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=1, help="servers that share the readers")
     parser.add_argument("--pause", type=float, default=5.0, help="seconds between two clicks")
     parser.add_argument("--clicks", type=int, default=10, help="clicks of every reader")
+    parser.add_argument("--programs", type=int, default=0, help="stored heads a second for them")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     numbers = [int(number) for number in options.readers.split(",")]
@@ -62,10 +70,12 @@ def main() -> None:
             print_header()
             for number in numbers:
                 spent = cpu_seconds(servers)
+                meanwhile = Programs(servers[0].url, options.programs)
                 visits = asyncio.run(
-                    crowd(servers, number, options.clicks, options.pause, options.seed)
+                    crowd(servers, number, options.clicks, options.pause, options.seed, meanwhile)
                 )
                 print_row(number, visits, servers, cpu_seconds(servers) - spent)
+                meanwhile.print()
 
 
 async def _warm(server: Server) -> None:
@@ -74,11 +84,58 @@ async def _warm(server: Server) -> None:
         await reader.open(windows=TEXTS)
 
 
+@dataclass
+class Programs:
+    """Programs that ask a server for stored heads, so many a second, and the seconds of each."""
+
+    url: str
+    rate: int
+    seconds: list[float] = field(default_factory=list)
+    lasted: float = 0.0
+
+    async def ask(self) -> None:
+        """Ask until this is cancelled."""
+        began = time.monotonic()
+        try:
+            async with httpx2.AsyncClient(base_url=f"{self.url}/api/v1/") as http:
+                await asyncio.gather(*(self._ask(http, number) for number in range(PROGRAMS)))
+        finally:
+            self.lasted = time.monotonic() - began
+
+    async def _ask(self, http: httpx2.AsyncClient, number: int) -> None:
+        began = time.monotonic()
+        for turn in count():
+            head = f"L{turn % 4}H{turn // 4 % 8}"
+            body = {
+                "question": "etc",
+                "model": "demo-gpt2",
+                "head": head,
+                "query": 40 * number + 39,
+            }
+            asked = time.monotonic()
+            (await http.post("answers", json=body | {"run": {"windows": TEXTS}})).raise_for_status()
+            self.seconds.append(time.monotonic() - asked)
+            due = began + (turn + 1) * PROGRAMS / self.rate
+            await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+    def print(self) -> None:
+        """Print how many heads the programs got, if they asked."""
+        if self.rate:
+            got, late = len(self.seconds) / self.lasted, percentile(self.seconds, 95)
+            print(
+                f"  programs: {got:.0f} of {self.rate} stored heads a second, median "
+                f"{1000 * percentile(self.seconds, 50):.0f} ms, 95 % within {1000 * late:.0f} ms"
+            )
+
+
 async def crowd(
-    servers: Sequence[Server], number: int, clicks: int, pause: float, seed: int
+    servers: Sequence[Server], number: int, clicks: int, pause: float, seed: int, others: Programs
 ) -> list[Visit]:
     """Let all clients open the page at once, and then choose heads at random times."""
     async with AsyncExitStack() as stack:
+        if others.rate:
+            task = asyncio.create_task(others.ask())
+            stack.callback(task.cancel)
         urls = [servers[index % len(servers)].url for index in range(number)]
         readers = [await stack.enter_async_context(Reader(url)) for url in urls]
         visits = [Visit() for _ in readers]
