@@ -320,8 +320,12 @@ def _first_layer(model: LoadedModel) -> FirstLayer:
     positions = embedding.new_zeros(model.geometry.n_ctx, embedding.shape[1])
     if model.geometry.scheme == "learned":
         positions = model.position_matrix().float()
+    tokens = made_up(model)
     with EXACT, seen.hooked():
-        model.run(made_up(model), observers=[seen], until=0)
+        model.run(tokens, observers=[seen], until=0)
+        embedded = embedding[tokens[0]] + positions[: tokens.shape[1]]
+        if not _equal(embedded, seen.stream(0)[0].to(embedded)):
+            raise _refused(model, 0, "the stream is not the sum of the embeddings")
         with in_float32(model.module):
             value, (w_o, b_o, _) = seen.circuit(0).value, seen.out(block)
             norms = [_scaled_norm(model, each, embedding[:1]) for each in (block.norm, norm)]
@@ -710,6 +714,10 @@ class _Components(Observer):
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         if call.layer in self._layers:
             self._calls[call.layer] = call
+
+    def stream(self, layer: int) -> Tensor:
+        """Return the stream before a layer, ``[text, pos, model]``."""
+        return self._streams[layer]
 
     def reading(self, layer: int) -> Reading:
         norm, scale = self._norm(layer)

@@ -83,6 +83,35 @@ def test_refused(paths, name, words):
             ask(model)
 
 
+@pytest.mark.parametrize(
+    ("family", "refusal"),
+    [
+        ("starcoder2", ""),
+        ("stablelm", ""),
+        ("nemotron", ""),
+        ("gemma", "the stream is not the sum of the embeddings"),  # which are scaled
+        ("bloom", "the stream is not the sum of the embeddings"),  # which are normed
+        ("granite", "the stream is not the sum of the embeddings"),
+        ("phi", "no neurons that read the normed stream behind its attention"),
+        ("gemma2", "no neurons that read the normed stream behind its attention"),
+        ("mixtral", "no neurons that read the normed stream behind its attention"),
+    ],
+)
+def test_other_architectures(model_dirs, family, refusal):
+    """They need no table: the matrices give what the modules put out, or the model is refused."""
+    model, ids = loaded(model_dirs[family]), torch.arange(7)[None] * 7 % 200 + 3
+    if refusal:
+        with refused(refusal):
+            read_first_layer(model)
+        return
+    layer, seen = read_first_layer(model), see_first_layer(model, ids)
+    between = seen.stream + torch.einsum("tphd,hdm->tpm", seen.heads, layer.w_o) + layer.b_o
+    activation = exact(layer.norm2, seen.between) @ layer.w_in + layer.b_in
+    np.testing.assert_allclose(layer.embedding[ids] + layer.positions[:7], seen.stream, atol=1e-6)
+    np.testing.assert_allclose(between, seen.between, atol=5e-5)
+    np.testing.assert_allclose(activation, seen.activation, atol=2e-4)
+
+
 def hooks_of(model):
     return [len(vars(m)[kind]) for m in model.module.modules() for kind in HOOKS]
 
