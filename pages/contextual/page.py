@@ -204,15 +204,12 @@ PLACE = Place(
 
 def draw_plane(selection: Selection, heads: Result, limits: dict[str, float]) -> None:
     """Draw all heads by kernel breadth and CV of the denominator, and as a table."""
-    count = int((heads.values["group"] == CONTEXTUAL).sum())
     broad = counted(f"{limits['broad']:.0f}", "token")
     st.markdown(
-        f"**{count:,} of {counted(heads.values['group'].size, 'head')} "
-        f"{'is' if count == 1 else 'are'} contextual** for "
-        f"{quoted(heads.params['token'])} at n = {selection.query}. A contextual head has "
+        f"For {quoted(heads.params['token'])} at n = {selection.query}, a contextual head has "
         f"an effective token count (ETC) of {broad} or more and a coefficient of variation (CV) of "
         f"the softmax denominator of {limits['steady']:g} or less, and is neither a local nor a "
-        "duplicate-token head."
+        "duplicate-token head. Groups go by the numbers; the count by their intervals."
     )
     place = selection.layer, selection.head
     show("plane", heads, "Breadth and steadiness of all heads", place=place)

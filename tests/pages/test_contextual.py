@@ -59,10 +59,8 @@ def test_groups_are_those_of_the_numbers(show, known):
         flat &= ~duplicate & ~near
         sets = (duplicate, near, flat, ~(duplicate | near | flat))
         counts = {name: kind.sum() for name, kind in zip(KINDS, sets, strict=True) if kind.any()}
-        drawn = (re.fullmatch(r"(.*) \((\d+)\)", each.name or "")
-                 for each in figure_on(app, "plane").data)  # fmt: skip
-        assert counts == {each[1]: int(each[2]) for each in drawn if each}
-        assert f"{flat.sum()} of {HEADS} heads " in words(app)
+        drawn = figure_on(app, "plane").data
+        assert counts == {each.name: len(each.x) for each in drawn if each.name in KINDS}
         (table,) = (each.value for each in app.dataframe if "CV" in each.value)
         first = table[: flat.sum()]
         assert {"contextual"} >= set(first["group"])

@@ -87,7 +87,7 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
         x=etc[at],
         y=shown,
         mode="markers",
-        name=f"{label} ({len(places)})",
+        name=label,
         text=text,
         hovertemplate="%{text}<extra></extra>",
         customdata=places,
