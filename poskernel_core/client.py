@@ -36,6 +36,9 @@ MAX_REPLY = 2**27
 WAIT = 20
 """Seconds that one request waits for the end of a job."""
 
+PAUSE = 1.0
+"""Seconds before a server is asked again that lets too many wait."""
+
 ANSWER = re.compile(r"answers/([0-9a-f]{16}-[0-9a-f]{64})(\?[\w=&]*)?", re.ASCII)
 JOB = re.compile(r"jobs/[\w-]{1,64}", re.ASCII)
 Job = Mapping[str, Any]
@@ -199,8 +202,8 @@ class Server:
         """
         if not re.fullmatch(r"[\w-]+", analysis):
             raise BadRequest(f"Expected the name of a question, got {brief(analysis)}.")
-        described = _json(*self._got("GET", f"questions/{analysis}"))
-        found: dict[str, Any] = described["stage" if live else "answer"]
+        described = _object(*self._got("GET", f"questions/{analysis}"))
+        found: dict[str, Any] = described.get("stage" if live else "answer") or {}
         return found
 
     def _list(self, what: str) -> list[dict[str, Any]]:
@@ -230,6 +233,8 @@ class Server:
             )
         if "engine" in run:
             raise BadRequest("A server has its own engine: leave 'engine' out, or use pk.show.")
+        if not isinstance(params, Mapping | None):
+            raise BadRequest(f"Expected a dictionary as 'params', got {brief(params)}.")
         spec = ModelSpec.model_validate(model)
         params = dict(params or {})
         for name in ANALYSES[analysis].params.typed_texts() if analysis in ANALYSES else ():
@@ -249,10 +254,14 @@ class Server:
         try:
             while True:
                 reply, data = self._sent("GET", f"{job}?wait={wait}")
-                if lost := reply.status_code == 404:
-                    over = lost
+                if reply.status_code == 404:
+                    over = True
                     return None
-                about = _json(reply, data)
+                if reply.status_code == 429:  # too many wait: ask less often
+                    time.sleep(PAUSE)
+                    wait = 0
+                    continue
+                about = _object(*self._checked(reply, data))
                 over = about.get("state") in ("done", "error", "cancelled")
                 if over and "problem" in about:
                     raise _error(about["problem"])
@@ -290,7 +299,9 @@ class Server:
 
     def _got(self, method: str, path: str, body: Any = None) -> tuple[httpx2.Response, bytes]:
         """Return a reply and its bytes, or raise the error that it tells of."""
-        reply, data = self._sent(method, path, body)
+        return self._checked(*self._sent(method, path, body))
+
+    def _checked(self, reply: httpx2.Response, data: bytes) -> tuple[httpx2.Response, bytes]:
         if reply.status_code < 300:
             return reply, data
         problem: Any = None
@@ -329,10 +340,11 @@ class Server:
                 pause *= 2
 
 
-def _error(problem: Mapping[str, Any]) -> PosKernelError:
+def _error(problem: Any) -> PosKernelError:
     """Return the error that a server tells of, by its class."""
-    sentence = " ".join(str(problem.get("detail")).split())[:2000]
-    return by_name(str(problem.get("error")))(sentence)
+    fields = problem if isinstance(problem, dict) else {}
+    sentence = " ".join(str(fields.get("detail", "The computation failed.")).split())[:2000]
+    return by_name(str(fields.get("error")))(sentence)
 
 
 def _result(where: str, data: bytes) -> Result:
@@ -345,6 +357,12 @@ def _json(reply: httpx2.Response, data: bytes) -> Any:
         return parse_json(data)
     except ValueError as error:
         raise BadRequest(f"Expected JSON from {reply.url.host}, got something else.") from error
+
+
+def _object(reply: httpx2.Response, data: bytes) -> dict[str, Any]:
+    if not isinstance(found := _json(reply, data), dict):
+        raise BadRequest(f"Expected a JSON object from {reply.url.host}, got something else.")
+    return found
 
 
 def _windows(result: Result) -> int:

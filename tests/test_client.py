@@ -292,6 +292,35 @@ def test_other_replies(serve, reply):
     assert time.monotonic() - began < 20
 
 
+def test_other_replies_about_a_job(serve):
+    """What is no job is an error; too many requests that wait are asked again."""
+    replies = iter(
+        [(429, {"detail": "Later."}), (200, {"state": "running", "note": "x"}), (200, [])]
+    )
+
+    def job(_):
+        status, told = next(replies)
+        return JSONResponse(told, status)
+
+    gone = []
+    server = pk.connect(
+        serve(
+            health(),
+            Route("/api/v1/answers", lambda _: Response(b"", 202, {"Location": "jobs/x"}),
+                  methods=["POST"]),
+            Route("/api/v1/jobs/x", job, methods=["GET"]),
+            Route("/api/v1/jobs/x", lambda _: gone.append(1) or Response(), methods=["DELETE"]),
+        ).url
+    )  # fmt: skip
+    told = []
+    with pytest.raises(errors.BadRequest, match="JSON object"):
+        server.show("etc", MODEL, tell=told.append)
+    assert [running] == told
+    assert [1] == gone
+    with pytest.raises(errors.BadRequest, match="dictionary"):
+        server.show("etc", MODEL, params=[4])
+
+
 def printed(capsys, *arguments):
     assert 0 == cli.main([*arguments]), capsys.readouterr().err
     return capsys.readouterr().out
