@@ -294,9 +294,8 @@ def test_other_replies(serve, reply):
 
 def test_other_replies_about_a_job(serve):
     """What is no job is an error; too many requests that wait are asked again."""
-    replies = iter(
-        [(429, {"detail": "Later."}), (200, {"state": "running", "note": "x"}), (200, [])]
-    )
+    running = {"state": "running", "note": "x"}
+    replies = iter([(429, {"detail": "Later."}), (200, running), (200, [])])
 
     def job(_):
         status, told = next(replies)
