@@ -106,6 +106,7 @@ def test_pointing_keys_axes_and_words(opened):
     pointing_shows_another_head_and_asks_nobody(page)
     logarithmic_axes_are_in_the_address(page)
     the_grid_is_walked_by_keys_alone(page)
+    arrow_keys_lead_on_from_where_one_is(page)
     find_and_go(page)
 
 
@@ -186,6 +187,26 @@ def find_and_go(page: Page) -> None:
     assert "L20H8" == values(page)["Head"]
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def arrow_keys_lead_on_from_where_one_is(page: Page) -> None:
+    """After the search field, without any focus, and after a click beside the grid."""
+
+    def pressed(key: str, name: str) -> None:
+        page.keyboard.press(key)
+        expect(head_shown(page)).to_have_text(f"{name} at n = 400")
+
+    page.keyboard.press("/")
+    page.keyboard.type("5.3")
+    pressed("Enter", "L5H3")
+    pressed("ArrowDown", "L6H3")
+    page.get_by_role("heading", level=1).click()
+    expect(side_cell(page, "L6H3")).not_to_be_focused()
+    pressed("ArrowRight", "L6H4")
+    page.get_by_role("heading", level=1).click()
+    page.get_by_test_id("stSidebar").locator(".head-grid .legend .title").click()
+    pressed("ArrowUp", "L5H4")
+    settle(page)
 
 
 def the_grid_is_walked_by_keys_alone(page: Page) -> None:
