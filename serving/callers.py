@@ -56,7 +56,7 @@ class Ticket:
         key: its name in addresses.
         client: the engine's name of the client.
         plan: what was asked.
-        chosen: the part of the answer that was asked for, by :meth:`Result.select`.
+        chosen: the part of the answer that was asked for, by ``Result.select``.
         job: the job.
     """
 

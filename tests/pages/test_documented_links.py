@@ -44,14 +44,17 @@ def calls(tree, names):
 def cards(page):
     """A page's cards as patterns: the names given to `card`, and to what passes them on."""
     trees = reached(f"pages.{page}.page").values()
-    names = {"card"} | {
-        each.name
-        for tree in trees
-        for each in ast.walk(tree)
-        if isinstance(each, ast.FunctionDef) and each.args.args
-        for first in calls(each, {"card"})
-        if isinstance(first, ast.Name) and first.id == each.args.args[0].arg
-    }
+    names, before = {"card"}, set()
+    while names != before:
+        before = names
+        names = names | {
+            each.name
+            for tree in trees
+            for each in ast.walk(tree)
+            if isinstance(each, ast.FunctionDef) and each.args.args
+            for first in calls(each, names)
+            if isinstance(first, ast.Name) and first.id == each.args.args[0].arg
+        }
     for first in (each for tree in trees for each in calls(tree, names)):
         if isinstance(first, ast.Constant):
             yield re.escape(first.value)

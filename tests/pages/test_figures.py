@@ -56,7 +56,7 @@ def test_at_a_card_of_a_dark_page(page: Page, url):
     expect(page.locator(".st-key-card-similarity")).to_be_in_viewport()
     page.get_by_role("button", name="On this page").click()
     links = page.get_by_test_id("stPopoverBody").get_by_role("link")
-    expect(links).to_have_count(12)
+    expect(links).to_have_count(11)
     for link in links.all():
         expect(page.locator(link.get_attribute("href"))).to_be_attached()
     page.keyboard.press("Escape")
