@@ -13,8 +13,13 @@ import pytest
 
 import poskernel_core as pk
 from poskernel_core import analyses
+from poskernel_core.analyses.previous_token.views import largest_diagonals
+from poskernel_core.analyses.views import finding_of
 from poskernel_core.cli.main import PROGRAM, main
 from poskernel_core.engine.engine import close_shared
+from poskernel_core.engine.provenance import from_entry
+from poskernel_core.models.stored import RESULTS
+from poskernel_core.storage.shipped import Shipped
 from tests.support import ROOT
 from tools import screenshots
 
@@ -141,3 +146,20 @@ def test_every_method_of_a_topic_is_described():
         if not getdoc(getattr(each, name))
     ]
     assert [] == bare
+
+
+@pytest.mark.parametrize(("row", "question", "said"), [
+    ("Map", "etc", finding_of), ("Context", "contextual-heads", finding_of),
+    ("Previous token", "previous-token", largest_diagonals),
+])  # fmt: skip
+def test_the_counts_of_the_table_of_pages_are_those_of_the_pages(row, question, said):
+    """Of SmolLM2, from its shipped results: those that the pages ask for first."""
+    text = (ROOT / "docs/concepts/pages.md").read_text("utf-8")
+    (told,) = re.findall(rf"^\| {row} \|.*\| ([^|]*) \|$", text, re.MULTILINE)
+    counts = re.findall(r"\b\d+\b", told)
+    shipped = Shipped([RESULTS / "smollm2-135m"])
+    every = (from_entry(shipped.get(key)) for key, _ in shipped.headers())
+    answers = [each for each in every if each is not None and each.analysis == question]
+    parts = [each.select(query=400) if "query" in each.coordinates else each for each in answers]
+    assert counts
+    assert any({*counts} <= {*re.findall(r"\b\d+\b", said(part))} for part in parts), told
