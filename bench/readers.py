@@ -129,11 +129,16 @@ class Programs:
 
 
 async def crowd(
-    servers: Sequence[Server], number: int, clicks: int, pause: float, seed: int, others: Programs
+    servers: Sequence[Server],
+    number: int,
+    clicks: int,
+    pause: float,
+    seed: int,
+    others: Programs | None = None,
 ) -> list[Visit]:
     """Let all clients open the page at once, and then choose heads at random times."""
     async with AsyncExitStack() as stack:
-        if others.rate:
+        if others is not None and others.rate:
             task = asyncio.create_task(others.ask())
             stack.callback(task.cancel)
         urls = [servers[index % len(servers)].url for index in range(number)]

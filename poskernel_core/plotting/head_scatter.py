@@ -143,7 +143,7 @@ def head_scatter(
         figure.add_trace(_marks(SELECTED, [selected], x, y, at, **silent))
     style(figure, x_title=_safe(x.heading), y_title=_safe(y.heading), height=520)
     figure.update_layout(showlegend=bool(colour.labels), dragmode="lasso", hovermode="closest")
-    figure.update_layout(margin_t=40 if colour.labels else 76)
+    figure.update_layout(margin_t=40 if colour.labels else 76, margin_b=84)
     if not colour.labels:
         unit_above(figure, _safe(colour.heading), 48)  # the bar's own title takes twice its room
     for column, axis in ((x, "xaxis"), (y, "yaxis")):

@@ -27,7 +27,7 @@ def explanations() -> dict[str, str]:
             if isinstance(value, Explanation):
                 found |= {f"{name} {each}, reading": value.reading, f"{name} {each}": value.formula}
     for name in ANALYSES:
-        for view in getattr(topic(name, "views"), "VIEWS", {}).get(name, ()):
+        for view in getattr(topic(name), "VIEWS", {}).get(name, ()):
             found[f"{name} {view.shape}, reading"] = view.reading
     for title, measure in MEASURES.items():
         found[f"{title}, formula"] = measure.words().formula

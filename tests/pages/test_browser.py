@@ -53,9 +53,8 @@ def test_the_landing_page(page, visit, server):
         labels = [each.get_attribute("aria-label") for each in cells(page).all()]
         etc = re.compile(r"L\dH\d: ETC [\d.]+ ± [\d.]+ tokens at n = \d+, ")
         assert all(etc.match(label) for label in labels)
-        expect(page.get_by_text("effective tokens (log scale)").filter(visible=True)).to_have_count(
-            2
-        )
+        legend = page.get_by_text("effective tokens (log scale)").filter(visible=True)
+        expect(legend).to_have_count(1)
         expect(page.locator(".st-key-card-kernel .curve .point.kernel").first).to_be_visible()
         no_trouble(page)
     back(page)

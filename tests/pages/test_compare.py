@@ -46,7 +46,7 @@ def test_pinned_from_page_to_page(page, server, new_context):
     assert [TWO] == asked["pins"]
     go(page, "Compare")
     assert TWO.split(",") == pinned(page)
-    expect(page.locator(".st-key-figure-distances .main-svg").first).to_be_visible()
+    expect(page.get_by_test_id("stMain").get_by_text(" apart (total variation")).to_be_visible()
     measures_side_by_side(page)
 
     drawn = hash_of(page, "kernels")
@@ -77,7 +77,7 @@ def unpinned(page):
     with redraws(page, "kernels"):
         main.get_by_role("button", name="Pin L0H0").click()
     assert f"L0H0@demo-gpt2{TEXTS}" == pinned(page)[-1]
-    with redraws(page, "distances"):
+    with redraws(page, "kernels"):
         page.locator(".st-key-unpin-0").get_by_role("button").click()
     assert [f"L2H5@demo-gpt2{TEXTS}", f"L0H0@demo-gpt2{TEXTS}"] == pinned(page)
     with redraws(page, "kernels"):

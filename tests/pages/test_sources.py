@@ -8,7 +8,7 @@ from tools.recorded import figures_on
 pytestmark = pytest.mark.slow
 
 SMALL = {"head": "L2H1", "query": "63", "context": "128", "windows": "20"}
-FIGURES, WORDS = 12, "The king went up to the city, and the people of the city saw the king. "
+FIGURES, WORDS = 9, "The king went up to the city, and the people of the city saw the king. "
 
 
 @pytest.fixture

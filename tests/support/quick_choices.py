@@ -112,6 +112,8 @@ class Tab:
     async def head(self) -> None:
         name = self.chance.choice([each for each in HEADS if each != self.expected.get("head")])
         cell = self.page.locator(f"[role=gridcell][data-name={name}]").first
+        if not await cell.count():  # the Map waits for its measure, and has no other grid
+            return
         await cell.dispatch_event("pointerdown")
         await cell.dispatch_event("click")
         self.note("head", name)
