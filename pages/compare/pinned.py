@@ -27,15 +27,15 @@ from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import errors_line, markdown_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.base import QueryParams
+from poskernel_core.analyses.claims import SCALE
 from poskernel_core.analyses.comparison.folds import KernelFolds
 from poskernel_core.analyses.comparison.measures import HeadsBeside, HeadsBesideParams
 from poskernel_core.analyses.comparison.pins import nearest_position, read_pins, write_pins
 from poskernel_core.analyses.comparison.spec import HeadDistances, HeadDistancesParams
 from poskernel_core.analyses.comparison.views import pin_labels
-from poskernel_core.analyses.views import finding_of
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import as_printed, rounded
+from poskernel_core.common.rounding import as_printed, rounded, value_text
 from poskernel_core.common.specs import DEFAULT_QUERY
 from poskernel_core.engine.admission import computes
 
@@ -131,7 +131,9 @@ def draw_comparison(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     show("kernels", kernels, "Kernels on one axis", log_x=on_x, log_y=on_y)
     distances = found.only("distance")
     if len(kept) == 2:
-        st.markdown(plain(finding_of(distances)))
+        first, second = distances.axes["distance"]
+        number = value_text(distances.select(**{first: 0, second: 1}), "distance")
+        st.markdown(f"Distance between the two kernels: **{number}** ({SCALE}).")
     elif len(kept) > 2:
         show("distances", distances, "Distances between heads")
     _draw_measures(selection, kept, heads)

@@ -22,6 +22,7 @@ from pages.shared.choices.told import among
 from pages.shared.grid.measure_grid import all_heads
 from pages.shared.grid.measures import MEASURES, chosen_measure
 from pages.shared.jobs import results
+from pages.shared.run import current
 from pages.shared.selection.functions import functions_of
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
@@ -72,8 +73,10 @@ def choose(place: Place) -> Selection:
             draw_find("find", _targets(selection))
         with heads:
             st.selectbox("Colour heads by", **fitted_index("measure", *_measures(selection)))
-            if place.title != module_of(FIRST).PLACE.title:  # which has the same grid, large
+            if place.title != module_of(FIRST).PLACE.title:
                 draw_heads(selection)
+            else:
+                current().beside = st.container()
         with position:
             draw_position("position", {"queries": queries})
         with pins, st.container(horizontal=True, vertical_alignment="center", key="pin-row"):
@@ -101,7 +104,12 @@ def end_run(selection: Selection, page: str) -> None:
     """Tell the browser for what the figures of the page have been drawn; the last part of a run.
 
     The page may have computed the numbers that the browser draws since it was told where they are.
+    The Map has the sidebar's grid large; while it waits for its measure, the small one is there.
     """
+    beside = current().beside
+    if beside is not None and "etc" not in dict(current().figures):
+        with beside:
+            draw_heads(selection)
     section = next(title for title, names in SECTIONS.items() if page in names)
     at = {"cell": selection.cell, "query": selection.query, "page": page, "section": section}
     draw_told("drawn", at | _blocks(selection.run, selection.skip, [selection.query]))

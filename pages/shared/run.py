@@ -5,6 +5,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamlit.delta_generator import DeltaGenerator
+
 from poskernel_core.common.result import Result
 from poskernel_core.engine.job import Job
 
@@ -41,6 +43,7 @@ class Run:
         findings: what figures are found to show, each said once.
         card: the card that is being drawn.
         frame: what is drawn alone, in an embed.
+        beside: the place for the sidebar's grid, where the page has a large one.
     """
 
     said: set[str] = field(default_factory=set)
@@ -49,6 +52,7 @@ class Run:
     findings: set[str] = field(default_factory=set)
     card: Open | None = None
     frame: Frame | None = None
+    beside: DeltaGenerator | None = None
 
 
 _RUN: ContextVar[Run] = ContextVar("run of a page")

@@ -46,7 +46,9 @@ def test_pinned_from_page_to_page(page, server, new_context):
     assert [TWO] == asked["pins"]
     go(page, "Compare")
     assert TWO.split(",") == pinned(page)
-    expect(page.get_by_test_id("stMain").get_by_text(" apart (total variation")).to_be_visible()
+    expect(
+        page.get_by_test_id("stMain").get_by_text("Distance between the two kernels")
+    ).to_be_visible()
     measures_side_by_side(page)
 
     drawn = hash_of(page, "kernels")
