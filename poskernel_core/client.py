@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from poskernel_core.export.notebook import View
 
 EXACT = "application/vnd.poskernel"
+"""The store's own form of an answer, with every array as it is in memory."""
+
 CLIENT = "PosKernel-Client"
+"""The header in which a program names itself."""
+
 MAX_REPLY = 2**27
 """Most bytes of a reply that are read."""
 

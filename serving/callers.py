@@ -17,13 +17,11 @@ from cachetools import LRUCache, TTLCache
 from starlette.requests import HTTPConnection
 
 from pages.shared.selection.session import ELSEWHERE, behind
+from poskernel_core.client import CLIENT
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import Plan
 from serving.admission import host_of, is_local
 from serving.problems import Problem
-
-CLIENT = "PosKernel-Client"
-"""The header in which a program names itself."""
 
 NAMED = re.compile(r"[\w-]{1,64}", re.ASCII)
 PROGRAM, DETACHED = "program\n", "detached\n"

@@ -11,6 +11,7 @@ from cachetools import LRUCache
 
 from poskernel_core import __version__
 from poskernel_core.analyses.views import figure_of
+from poskernel_core.client import EXACT
 from poskernel_core.common.result import NUMBERS, Result
 from poskernel_core.engine.provenance import to_line
 from poskernel_core.export.continuation import continuation
@@ -54,7 +55,7 @@ FORMS = (
     Form("html", "text/html", _page, packs=True),
     Form("svg", "image/svg+xml", partial(_picture, kind="svg"), packs=True, draws=True),
     Form("png", "image/png", partial(_picture, kind="png"), draws=True),
-    Form("exact", "application/vnd.poskernel", to_line),
+    Form("exact", EXACT, to_line),
 )
 """All forms; the first one if a request names none, or accepts any."""
 

@@ -7,11 +7,11 @@ from http import HTTPStatus
 from typing import Any
 
 from poskernel_core import __version__, analyses
+from poskernel_core.client import CLIENT
 from poskernel_core.common.result import Value
 from poskernel_core.export.schema import DIALECT, listed
 from serving.api import KEY, MAX_WAIT, Endpoint
 from serving.asked import MAX_NUMBER, Asked, First
-from serving.callers import CLIENT
 from serving.forms import FORMS
 from serving.problems import MEDIA, STATUS
 

@@ -165,12 +165,12 @@ def draw_layer(selection: Selection) -> None:
     if found is None:
         return
     layer = found.select(layer=selection.layer)
-    right.markdown(_pairs(layer, alike, apart))
+    right.markdown(pairs_told(layer, alike, apart))
     with left:
         show("distances", layer, "Distances between kernels")
 
 
-def _pairs(layer: Result, alike: float, apart: float) -> str:
+def pairs_told(layer: Result, alike: float, apart: float) -> str:
     """Return the groups and the ruled-out pairs as Markdown."""
     groups, near, far = (
         layer.values["group"],

@@ -230,7 +230,7 @@ def to_json(result: Result) -> str:
 
 
 def stage_json(result: Result, windows: int) -> str:
-    """Return a result while it forms as one line of JSON; it will be of so many windows."""
+    """Return an unfinished result as one line of JSON; ``windows``: how many it will be of."""
     fields = result.as_json()
     stage = {name: fields[name] for name in ("values", "lows", "highs", "errors")}
     return json.dumps({"windows": result.provenance["windows"], "of": windows} | stage)

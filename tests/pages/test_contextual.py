@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
+from pages.contextual.page import pairs_told
 from pages.shared.jobs import results
 from tests.support.bound import figure_on, fine, opened
+from tests.support.made_findings import made
 from tests.support.visit import no_trouble, parameter, redraws, settle, side_cell, values
 from tests.support.visit_tables import click_row, column, wide
 from tools.recorded import figures_on
 
-HEADS, CHAPTER = 32, "Exodus 12"
+CHAPTER = "Exodus 12"
 OWN = "<i>One</i> king of the land\n---\nAnother \"text\" & <script>alert('x')</script>"
 KINDS = ("duplicate token", "detokenization", "contextual", "other")
 
@@ -77,6 +79,20 @@ def test_kernels_of_a_layer(show, known):
     every = ", ".join(f"L2H{head}" for head in range(8))
     for alike, named in (("0.0", "none"), ("1.0", every)):
         assert f"Candidates for superposition: {named}." in words(show(alike=alike))
+
+
+def test_pairs_that_errors_leave_open():
+    """They are not ruled out, and no group of theirs is resolved; each pair counts once."""
+    distance, error = np.full((5, 5), 0.9), np.full((5, 5), 0.01)
+    distance[:3, :3], distance[3:, 3:], error[3:, 3:] = 0.02, 0.08, 0.2
+    distance[0, 4] = distance[4, 0] = 0.51
+    layer = made(
+        "kernel-distances", {"distance": distance, "group": [0, 0, 0, 1, 1]}, {"distance": error},
+        chosen={"layer": 1},
+    )  # fmt: skip
+    told = re.sub(r"\]\([^)]*\)|\[|\*", "", pairs_told(layer, 0.1, 0.5))
+    assert "superposition: L1H0, L1H1, L1H2; L1H3, L1H4 (not resolved)." in told
+    assert "Ruled out: 5 of 10 pairs (1 more can't be told): L1H0–L1H3, L1H1–" in told
 
 
 def test_no_key_is_left(show):

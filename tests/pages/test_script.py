@@ -246,3 +246,11 @@ def test_the_front_end_alone(monkeypatch):
     alone = opened("methods")
     assert "run `serve.py` instead" in alone.error[0].value
     assert not alone.sidebar.caption
+
+
+def test_a_kind_that_is_open_says_so(shipped_only):
+    """Where its interval holds the limit that decides it."""
+    for head, said in (("L16H0", "**local** |"), ("L0H3", "** (not resolved) |")):
+        app = opened("etc_heatmap", model="smollm2-135m", head=head)
+        (table,) = (each.value for each in app.markdown if each.value.startswith("| Kind |"))
+        assert said in table.splitlines()[0]

@@ -15,13 +15,14 @@ from starlette.testclient import TestClient
 import poskernel_core as pk
 from pages.shared.selection.session import person, present
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.client import CLIENT
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.provenance import from_line
 from poskernel_core.export.files import to_json
 from poskernel_core.models import catalog
 from serving import api as api_module
 from serving.api import Api
-from serving.callers import CLIENT, Caller, Callers
+from serving.callers import Caller, Callers
 from serving.forms import FORMS
 from tests.support import until
 from tests.support.fake_worker import Desk, put
