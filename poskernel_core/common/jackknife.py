@@ -6,11 +6,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-Kind = Literal["smooth", "log", "distance", "null", "plain"]
+Kind = Literal["smooth", "log", "share", "distance", "null", "plain"]
 """How a number is corrected and its interval drawn:
 
 - ``smooth``: the mean of the pseudo-values, plus and minus t standard errors;
 - ``log``: the same on the scale of logarithms, for positive numbers that vary in proportion;
+- ``share``: as smooth, with the ends of the interval on the scale of log odds, as shares near 0 or
+  1 are skewed;
 - ``distance``: the distance of two mean rows (:func:`cross_fit`), too large from few texts;
 - ``null``: another number that is never negative, and 0 where there is no effect;
 - ``plain``: not corrected, so that it is what its source defines.
@@ -122,6 +124,14 @@ def estimate(
             spread = error / plug_in  # bias and error of the logarithm, to second order
             value = plug_in * np.exp(np.nan_to_num(spread**2 / 2 - bias / plug_in))
             ends = value * np.exp(-width * spread), value * np.exp(width * spread)
+    elif kind == "share":
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            share = np.clip(value, *bounds)
+            # the odds, and the factor to their ends: the error of their logarithm, to first order
+            odds, factor = share / (1 - share), np.exp(reach / (plug_in * (1 - plug_in)))
+            inside = (share > 0) & (share < 1) & (plug_in > 0) & (plug_in < 1)
+            scaled = 1 / (1 + factor / odds), 1 / (1 + 1 / (odds * factor))
+        ends = np.where(inside, scaled[0], ends[0]), np.where(inside, scaled[1], ends[1])
     elif kind == "null":
         ends = ends[0], np.fmax(plug_in, value) + reach
     elif kind == "distance":

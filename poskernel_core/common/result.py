@@ -92,21 +92,25 @@ def outputs(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tupl
     """Declare values that differ only in name; ``shaped`` looks like ``low high [layer head]``.
 
     Without a unit, ``shaped`` holds :func:`declarations` as the definitions are printed: ``low high
-    [layer head], unit: meaning``, with ``±`` in front if they have standard errors.
+    [layer head], unit: meaning``, with ``±`` in front if they have standard errors, and ``%`` if
+    they are :data:`shares`.
     ``more`` are further attributes of :class:`Value`.
     """
     if not unit:
         rows = map(_DECLARED.findall, declarations(shaped))
         return tuple(
-            value
-            for ((sign, *parts),) in rows
-            for value in outputs(*parts, **({"has_error": True} if sign else {}) | more)
+            value for ((sign, *parts),) in rows for value in outputs(*parts, **_SIGNS[sign] | more)
         )
     names, _, axes = shaped.rstrip("]").partition("[")
     return tuple(Value(name, tuple(axes.split()), unit, meaning, **more) for name in names.split())
 
 
-_DECLARED = re.compile(r"^(± )?([\w ]+(?:\[[^]]*\])?), (.+?): (.+)$")
+_SIGNS: dict[str, dict[str, Any]] = {
+    "": {},
+    "± ": {"has_error": True},
+    "% ": {"has_error": True, "kind": "share", "bounds": (0, 1)},
+}
+_DECLARED = re.compile(r"^([±%] )?([\w ]+(?:\[[^]]*\])?), (.+?): (.+)$")
 
 
 def estimates(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tuple[Value, ...]:
@@ -114,7 +118,7 @@ def estimates(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tu
     return outputs(shaped, unit, meaning, has_error=True, **more)
 
 
-shares = partial(estimates, bounds=(0, 1))
+shares = partial(estimates, kind="share", bounds=(0, 1))
 """Declare shares: estimates from 0 to 1."""
 
 sizes = partial(estimates, kind="null", bounds=(0, math.inf))

@@ -3,14 +3,25 @@
 import numpy as np
 import pytest
 
-from tools.coverage import coverage, short_documents
+import tools.coverage
+from tools.coverage import answered, by_kind, coverage, short_documents
 
-SAMPLES = 24
+SAMPLES, WINDOWS, DOCUMENTS = 24, 60, 264
 
 
 @pytest.fixture(scope="module")
-def found():
-    return coverage("demo-attn-2l", SAMPLES)
+def answers():
+    """Those of a quarter of the documents, and of samples from them."""
+    some = short_documents()[:DOCUMENTS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tools.coverage, "short_documents", lambda: some)
+        truth, *found = answered("demo-attn-2l", [0, *[WINDOWS] * SAMPLES])
+    return truth, found
+
+
+@pytest.fixture(scope="module")
+def found(answers):
+    return coverage(*answers)
 
 
 @pytest.mark.slow
@@ -36,6 +47,19 @@ def test_most_of_a_bias_is_gone(found):
         )
         assert left < most * before
         assert before > 0.2
+
+
+@pytest.mark.slow
+def test_each_kind_has_its_own_coverage(answers, found):
+    """That of the declared kind is that of the table."""
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in by_kind(*answers)]
+    cells = {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]}
+    assert {"etc: local_mass", "previous-token: repeated_mass"} <= cells.keys()
+    for value, row in cells.items():
+        held = found[value].held
+        assert f"{100 * held.mean():.1f} ({100 * held.min():.0f})" == row[row["declared"]]
+    shares = [row for row in cells.values() if row["declared"] == "share"]
+    assert any(row["share"] != row["smooth"] for row in shares)
 
 
 def test_documents_are_short():

@@ -12,12 +12,14 @@ def test_a_text_of_several_declarations():
             and the last
         bias, score (nats): alone
         ± mean, nats: with an error
+        % part, share of all: from 0 to 1
     """)
 
     pair = ("layer", "head"), "share, 0 to 1", "ends: the first and the last"
     alone = Value("bias", (), "score (nats)", "alone")
     mean = Value("mean", (), "nats", "with an error", has_error=True)
-    assert (Value("low", *pair), Value("high", *pair), alone, mean) == found
+    part = Value("part", (), "share of all", "from 0 to 1", True, kind="share", bounds=(0, 1))
+    assert (Value("low", *pair), Value("high", *pair), alone, mean, part) == found
     assert outputs("low high [layer head]", *pair[1:]) == found[:2]
     assert all(value.has_error for value in estimates("a b, nats: two"))
 

@@ -33,6 +33,13 @@ NULL = 1 / math.sqrt(1 - 2 / math.pi) - 1  # of |x| for normal x, against x
         ("distance", 0.6, (0, 1), (0.5, 0.4, 0.7)),
         ("distance", -0.1, (0, 1), (0.4, 0.0, 0.7)),
         ("distance", None, (0, 1), (0.4, 0.3 - 0.2 * (1 + 0.4 * NULL), 0.7)),
+        (
+            "share",
+            None,
+            (0, 1),
+            (0.4, 1 / (1 + 1.5 * math.exp(0.8)), 1 / (1 + 1.5 / math.exp(0.8))),
+        ),
+        ("share", None, (0.5, 1), (0.5, 0.5, 1 / (1 + math.exp(-0.8)))),
         ("log", None, ANY, tuple(0.5 * math.exp(0.02 - 0.2 + at) for at in (0, -0.4, 0.4))),
     ],
 )
@@ -44,7 +51,7 @@ def test_one_number(kind, fitted, bounds, expected):
     assert expected == pytest.approx(tuple(map(float, found)))
 
 
-@pytest.mark.parametrize("kind", ["smooth", "log", "null", "distance", "plain"])
+@pytest.mark.parametrize("kind", ["smooth", "log", "share", "null", "distance", "plain"])
 def test_what_is_unknown(kind):
     """An unknown bias corrects nothing, an unknown error leaves no interval, no number is none."""
     number, nan = np.array([0.5, math.nan]), np.array([math.nan, math.nan])
@@ -67,6 +74,52 @@ def test_a_smooth_number_is_the_mean_of_its_pseudo_values(groups):
     assert (middle, middle - 2 * error, middle + 2 * error) == pytest.approx(
         (float(value), float(low), float(high))
     )
+
+
+@given(st.floats(1e-6, 1 - 1e-6), st.floats(1e-9, 2), st.floats(-0.2, 0.2))
+def test_ends_of_a_share(share, error, excess):
+    """Within 0 and 1, on both sides of the value; turned round for the rest of the whole."""
+    here, there = (
+        estimate("share", *map(np.array, each), 2.0, (0, 1))
+        for each in ((share, excess, error), (1 - share, -excess, error))
+    )
+    assert 0 <= here.low <= here.value <= here.high <= 1
+    turned = [1 - there.value, 1 - there.high, 1 - there.low]
+    assert turned == pytest.approx([float(each) for each in here], abs=1e-6)
+
+
+def test_a_share_that_hardly_varies_has_the_ends_of_any_number():
+    numbers = np.array(0.3), np.array(1e-6), np.array(1e-5)
+    share, smooth = (estimate(kind, *numbers, 2.0, (0, 1)) for kind in ("share", "smooth"))
+    np.testing.assert_allclose(share, smooth, atol=1e-9)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_share_of_nothing_or_all_has_no_odds(value):
+    numbers = np.array(value), np.array(0.0), np.array(0.1)
+    share, smooth = (estimate(kind, *numbers, 2.0, (0, 1)) for kind in ("share", "smooth"))
+    assert share == smooth
+
+
+@pytest.mark.parametrize(
+    ("kind", "plain", "draw", "truth"),
+    [
+        ("share", 91.0, lambda random, shape: random.beta(0.05, 1, shape), 0.05 / 1.05),
+        ("share", 93.5, lambda random, shape: random.beta(0.1, 1, shape), 0.1 / 1.1),
+        ("log", 90.0, lambda random, shape: random.lognormal(0, 1.25, shape), math.exp(0.78125)),
+    ],
+)
+def test_intervals_of_skewed_numbers(kind, plain, draw, truth):
+    """Means of ten groups of six windows: their own scale holds the truth more often."""
+    windows = draw(np.random.default_rng(7), (6000, 10, 6)).mean(axis=-1)
+    whole = windows.mean(axis=1)
+    without = (windows.sum(axis=1, keepdims=True) - windows) / 9
+    numbers = whole, bias(whole, without, axis=1), jackknife(without, axis=1)
+    held = {}
+    for name in (kind, "smooth"):
+        _, low, high = estimate(name, *numbers, interval(10), (0, math.inf))
+        held[name] = 100 * np.mean((low <= truth) & (truth <= high))
+    assert held["smooth"] < plain < held[kind] - 1
 
 
 def test_cross_fit_by_loops():

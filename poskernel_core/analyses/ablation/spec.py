@@ -58,7 +58,7 @@ class AblateHeads(KernelOnly[AblateHeadsParams]):
             copy_loss_change [copy], nats: rise of the loss of random tokens, and of the same tokens
                 repeated
             induction_change [layer head], share of attention: change of the induction score
-            induction [layer head], share of attention: the score as it is
+            % induction [layer head], share of attention: the score as it is
         """),
     )
     runs = "ablate_heads"

@@ -65,11 +65,11 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
                 true pre-activation
             ± r2 [neuron], share of variance: predicted against true pre-activation, mostly the
                 exact direct path; 1 is best
-            ± sign_agreement [neuron], share of positions: predicted against true pre-activation,
+            % sign_agreement [neuron], share of positions: predicted against true pre-activation,
                 mostly the exact direct path; 1 is best
             ± r2_of_bag [neuron], share of variance: the bag's part against what all other parts
                 leave over; 1 is best
-            ± fires [neuron], share of positions: share of positions with positive true
+            % fires [neuron], share of positions: share of positions with positive true
                 pre-activation
             top bottom [neuron rank], token: tokens with the largest and the smallest contribution
             top_contribution bottom_contribution [neuron rank], pre-activation: contributions of

@@ -140,7 +140,7 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
             weight_mean [layer head], weight: mean of the content weights over windows and keys
             weight_variance [layer head], weight squared: variance of the content weights over
                 windows and keys
-            ± duplicate_attention baseline [layer head distance], share of attention: attention to
+            % duplicate_attention baseline [layer head distance], share of attention: attention to
                 an earlier duplicate of the current token at that distance back, and to another
                 token in the same place
             ± near_duplicates far_duplicates [layer head], share of attention: mean of the attention

@@ -6,6 +6,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
 from poskernel_core.analyses.dilution.formulas import MIN_POINTS, log_spaced, slopes
 from poskernel_core.analyses.head_measure import grid_measures
+from poskernel_core.analyses.kernels.etc import within_keys
 from poskernel_core.analyses.kernels.formulas import effective_tokens, mean_kernels
 from poskernel_core.common.result import Result, estimates, outputs, token_counts
 from poskernel_core.common.views import StatisticsView, queries_of
@@ -75,6 +76,11 @@ class Dilution(Analysis[DilutionParams]):
             the later query positions alone: dark where a head has reached its full width.
     """)
     precomputed = "always"
+
+    @classmethod
+    def derived(cls, result: Result) -> Result:
+        """Put ETC into its range, as on the map."""
+        return within_keys(result)
 
     def compute(self, statistics: Statistics, params: DilutionParams, progress: Progress) -> Result:
         view = statistics["main"]

@@ -56,9 +56,9 @@ class ForeseenAttention(Analysis[QueryParams]):
     error_counts = "windows"
     values = (
         *estimates("""
-            captured [layer head way budget], share of attention: $c(b)$, by the way of choosing and
-                the number of keys
-            share_16 share_32 share_64 [layer head], share of attention: what 16, 32 and 64 keys
+            % captured [layer head way budget], share of attention: $c(b)$, by the way of choosing
+                and the number of keys
+            % share_16 share_32 share_64 [layer head], share of attention: what 16, 32 and 64 keys
                 chosen by the kernel capture
             gain_32 [layer head], share of attention: what 32 keys chosen by the kernel capture,
                 minus what the first 4 and the last 28 do
@@ -68,7 +68,7 @@ class ForeseenAttention(Analysis[QueryParams]):
             """
             kept_keys [layer budget], share of visible keys: keys in a layer's cache at ``n``, if
                 each query head picks ``budget`` keys
-            kept_captured [layer budget], share of attention: attention to the keys in that cache,
+            % kept_captured [layer budget], share of attention: attention to the keys in that cache,
                 mean over the layer's heads
             cache_for_95 fixed_cache_for_95 [layer], share of visible keys: size of a layer's cache
                 that captures 0.95, mean over its heads, interpolated: with keys that the kernels

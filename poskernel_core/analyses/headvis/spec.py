@@ -122,7 +122,7 @@ class HeadExamples(Experiment[HeadExamplesParams]):
             there are fewer keys
         activation_histogram [layer head bin], texts: texts by their largest attention, in 50 bins
             from 0 to 1
-        ± mean_max_activation [layer head], share of attention: mean over texts of their largest
+        % mean_max_activation [layer head], share of attention: mean over texts of their largest
             attention
         token [text pos], number: which of the words each token of the texts is
     """)

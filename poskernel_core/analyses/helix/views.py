@@ -5,8 +5,7 @@ from functools import partial
 
 import numpy as np
 
-from poskernel_core.analyses.claims import HALF, number_of, of_all, param, who
-from poskernel_core.analyses.discoveries import Condition, discovered
+from poskernel_core.analyses.claims import param
 from poskernel_core.analyses.helix.figures import (
     angles_figure,
     morph_figure,
@@ -23,12 +22,6 @@ from poskernel_core.common.rounding import brief
 
 SMOOTH_SHARE = 0.85
 """Positions lie on a smooth curve if three components hold at least this share of the variance."""
-
-DIRECTIONS = {
-    "tangent_share": "tangent",
-    "radial_share": "radius",
-    "third_share": "third direction",
-}
 
 
 def _variance(result: Result) -> str:
@@ -75,46 +68,6 @@ def _shape(result: Result) -> str:
         f"The share of entries far from 0 (beyond {param(result, 'far'):g} rms) {turns} from "
         f"{brief(first)} before layer 0 to {brief(last)} before layer "
         f"{len(shares) - 1}."
-    )
-
-
-def _tangent(result: Result) -> str:
-    fit = number_of(result, "helix_fit")
-    shares = {name: number_of(result, name) for name in DIRECTIONS}
-    match fit.sign(HALF):
-        case 0:
-            return ""
-        case -1:
-            return (
-                f"The helix explains only {fit} of the variance of {who(result)}'s scores by "
-                f"position (limit {HALF:g}): the head reads more than three components hold."
-            )
-    for name, share in shares.items():
-        if share.sign(HALF) > 0:
-            return (
-                f"{who(result)} reads the helix mostly along its {DIRECTIONS[name]}: {share} "
-                f"of its reading direction (limit {HALF:g}), where the helix explains "
-                f"{fit} of its scores by position."
-            )
-    if all(share.sign(HALF) < 0 for share in shares.values()):
-        listed = ", ".join(f"{DIRECTIONS[n]} {share}" for n, share in shares.items())
-        return (
-            f"{who(result)} reads the helix along no single direction: each holds less than "
-            f"{HALF:g} of its reading direction ({listed})."
-        )
-    return ""
-
-
-def _tangents(result: Result) -> str:
-    both = discovered(result, *(Condition(name, HALF) for name in ("tangent_share", "helix_fit")))
-    if not both.count:
-        return ""
-    reads = "read" if both.count > 1 else "reads"
-    known = int(np.isfinite(result.values["tangent_share"]).sum())
-    return (
-        f"{of_all(both.count, known, beside=both.beside)} {reads} the helix along its tangent: "
-        f"{HALF:g} or more of the reading direction, where the helix explains {HALF:g} "
-        "or more of the scores."
     )
 
 
@@ -178,7 +131,6 @@ VIEWS: Views = {
         View("far_share [layer]", says=_shape),
     ),
     "tangent": (
-        View("tangent_share radial_share third_share helix_fit []", says=_tangent),
         View(
             "position_score tangent_part radial_part third_part rest observed_score [band]",
             tangents_figure,
@@ -193,7 +145,6 @@ VIEWS: Views = {
             "one as the largest visible score.",
             explains="helix_fit",
         ),
-        View("tangent_share helix_fit [layer head]", says=_tangents),
         View(
             "helix_fit [layer head]",
             partial(heads, name="helix_fit"),

@@ -46,10 +46,10 @@ class NormCause(Sampled[NormCauseParams]):
     title = "Equalised head-output norms"
     noun_phrase = "what equalised norms leave of the recency"
     values = estimates("""
-        probability [norms], probability: of the last candidate, mean over rows
+        % probability [norms], probability: of the last candidate, mean over rows
         probability_advantage [norms], probability: last candidate minus first, mean over rows
         probability_rise [norms], probability: last candidate in the last row minus in the first
-        attention [norms layer head], share of attention: of the last ``[A]`` to all candidates
+        % attention [norms layer head], share of attention: of the last ``[A]`` to all candidates
             together, mean over rows: whether the head still does induction
         attention_advantage attention_rise [norms layer head], share of attention: as for the
             probability

@@ -46,10 +46,10 @@ class InductionScores(Sampled[InductionScoresParams]):
     title = "Induction heads"
     noun_phrase = "induction scores"
     values = estimates("""
-        induction [layer head], share of attention: mean attention from each token of the second
+        % induction [layer head], share of attention: mean attention from each token of the second
             half to the token after its earlier duplicate: the induction score
-        previous_mass [layer head], share of attention: mean attention to the token before
-        duplicate [layer head], share of attention: mean attention to the earlier duplicate itself
+        % previous_mass [layer head], share of attention: mean attention to the token before
+        % duplicate [layer head], share of attention: mean attention to the earlier duplicate itself
         loss [copy], nats: mean loss of the tokens of the first and of the second half
     """)
     measures = grid_measures("""
@@ -111,16 +111,16 @@ class InductionRecency(Sampled[RecencyParams]):
     noun_phrase = "the recency of induction"
     values = (
         *estimates("""
-            probability [second pair], probability: of each candidate after the last ``[A]``,
+            % probability [second pair], probability: of each candidate after the last ``[A]``,
                 against the position of the last pair's ``[A]``
-            probability_other [second], probability: mean over the random tokens
+            % probability_other [second], probability: mean over the random tokens
             advantage [second], probability: probability of the last candidate minus that of the
                 first, paired
             probability_rise, probability: probability of the last candidate in the last row minus
                 in the first
             last_row [second layer head key], share of attention: attention of the last ``[A]``
-            candidate_attention [second layer head pair], share of attention: attention of the last
-                ``[A]`` to each candidate
+            % candidate_attention [second layer head pair], share of attention: attention of the
+                last ``[A]`` to each candidate
             attention_advantage [second layer head], share of attention: attention to the last
                 candidate minus attention to the first
             attention_rise [layer head], share of attention: attention to the last candidate in the

@@ -154,7 +154,7 @@ class Averaging(Experiment[AveragingParams]):
     values = estimates("""
         loss [group], nats: mean loss of the next token
         loss_change [group], nats: the loss against the clean run, paired over groups of windows
-        previous_mass [group layer head], share of attention: mean attention to the predecessor
+        % previous_mass [group layer head], share of attention: mean attention to the predecessor
     """)
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True

@@ -160,10 +160,13 @@ def within_keys(result: Result) -> Result:
     """Return a result whose ETC, and the ends of its interval, are at most the visible keys."""
     if not {"etc", "visible_keys"} <= result.values.keys():
         return result
+    visible, axes = result.values["visible_keys"], result.axes
+    if "head" in axes["etc"] and "head" not in axes["visible_keys"]:
+        visible = np.expand_dims(visible, axes["etc"].index("head"))
     parts: dict[str, Any] = {name: dict(getattr(result, name)) for name in NUMBERS[:3]}
     for part in parts.values():
         if "etc" in part:
-            part["etc"] = np.asarray(np.minimum(part["etc"], result.values["visible_keys"]))
+            part["etc"] = np.asarray(np.minimum(part["etc"], visible))
     return replace(result, **parts)
 
 

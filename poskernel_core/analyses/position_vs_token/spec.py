@@ -52,8 +52,8 @@ class PositionVsToken(Sampled[PositionVsTokenParams]):
             left
         largest_offset [condition layer head], tokens: the $k$ with the largest $P(k)$ up to half of
             the length: a head that looks $k$ back
-        ± largest_mass [condition layer head], share of attention: that $P(k)$
-        ± first_mass [condition layer head], share of attention: attention from position 1 to
+        % largest_mass [condition layer head], share of attention: that $P(k)$
+        % first_mass [condition layer head], share of attention: attention from position 1 to
             position 0, to be compared with $P(1)$: the exception of position 0
     """)
     texts = outputs("conditions [condition], name: the three runs")
@@ -92,12 +92,12 @@ class PositionZero(Sampled[PositionZeroParams]):
     title = "Induction from position 0"
     noun_phrase = "induction from position 0"
     values = estimates("""
-        probability [case], probability: of ``[B]`` after the last ``[A]``
-        probability_other [case], probability: mean over the random tokens of the sequence
+        % probability [case], probability: of ``[B]`` after the last ``[A]``
+        % probability_other [case], probability: mean over the random tokens of the sequence
         last_row [case layer head key], share of attention: attention of the last ``[A]``; ``[B]``
             is key 2 in all cases, because the keys of the second case, which is one token shorter,
             are moved by one and begin with NaN
-        candidate_attention [case layer head], share of attention: its attention to ``[B]``
+        % candidate_attention [case layer head], share of attention: its attention to ``[B]``
     """)
     texts = outputs("cases [case], name: the three cases")
     precomputed = "experiments"

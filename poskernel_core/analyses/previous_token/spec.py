@@ -115,7 +115,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
                 to the token $k$ places back
             largest_offset second_offset [layer head], tokens: the diagonals with the most and the
                 second most attention
-            ± largest_mass second_mass [layer head], share of attention: their mean attention
+            % largest_mass second_mass [layer head], share of attention: their mean attention
         """),
         *shares("""
             ratio [layer head], second over largest: second over largest; smaller is cleaner. A head
@@ -123,7 +123,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         """),
         *outputs("""
             share_previous, share of heads: share of all heads whose largest offset is 1
-            ± previous_mass [layer head], share of attention: $P(1)$
+            % previous_mass [layer head], share of attention: $P(1)$
             ± score_profile [layer head band], score (nats): mean raw score by offset $n - i$ from
                 -32 to 32, the sum of its parts by position and by content
             ± position_profile content_profile [layer head band], score (nats): its parts by
@@ -135,7 +135,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             ± position_advantage content_advantage [layer head], score (nats): by how much the mean
                 score of the predecessor exceeds that of the current token, by position alone and by
                 content
-            ± repeated_mass unrepeated_mass [layer head], share of attention: mean $A(n,n-1)$ in
+            % repeated_mass unrepeated_mass [layer head], share of attention: mean $A(n,n-1)$ in
                 texts with doubled tokens, where token $n$ equals token $n-1$ (made copies and the
                 text's own repeats), and where it differs
         """),

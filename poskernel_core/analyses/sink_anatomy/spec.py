@@ -71,21 +71,21 @@ class SinkAnatomy(Experiment[SinkAnatomyParams]):
     noun_phrase = "what makes the first key a sink"
     error_counts = "texts"
     values = estimates("""
-        sink [layer head], share of attention: mean attention to the start token, first and at
+        % sink [layer head], share of attention: mean attention to the start token, first and at
             position 0
-        attention [layer head arrangement front_key], share of attention: mean attention to the key
-            that stands first, and to the second, in each arrangement
+        % attention [layer head arrangement front_key], share of attention: mean attention to the
+            key that stands first, and to the second, in each arrangement
         standing_first position_zero start_token [layer head], share of attention: effects on the
             attention to the target: of standing first, of having position id 0 (learned positions
             only), of being the start token
         interaction [layer head factors], share of attention: what the factors do together only
-        exchanged [layer head key_run query_run], share of attention: $b_{ij}$: attention to the
+        % exchanged [layer head key_run query_run], share of attention: $b_{ij}$: attention to the
             first key of one run under the queries of another; 0: start token first, 1: ordinary
             token first
         key_effect query_effect [layer head], share of attention: effect of the start token in place
             of an ordinary first token, through the first key, and through the queries and the other
             keys
-        moved_back [layer head distance], share of attention: mean attention to the start token,
+        % moved_back [layer head distance], share of attention: mean attention to the start token,
             first, with its id alone moved back
     """)
     texts = outputs("""

@@ -42,8 +42,8 @@ class AttentionSinks(Analysis[SinkParams]):
     error_counts = "windows"
     values = outputs("""
         ± alpha [layer head key], share of attention: mean attention to each of the first keys
-        ± sink [layer head], share of attention: mean attention to the first key
-        ± learned_sink [layer head], share of attention: mass on a learned sink, where the model has
+        % sink [layer head], share of attention: mean attention to the first key
+        % learned_sink [layer head], share of attention: mass on a learned sink, where the model has
             one
         sink_rate, share of heads: share of heads that have a sink
     """)
