@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import poskernel_core as pk
 from poskernel_core.analyses import ANALYSES, Analysis
 from poskernel_core.analyses.comparison.formulas import compared
-from poskernel_core.analyses.previous_token.spec import DOUBLED_TEXTS, PreviousTokenParams
+from poskernel_core.analyses.previous_token.spec import PreviousTokenParams
 from poskernel_core.common.jackknife import Kind
 from poskernel_core.common.result import NUMBERS, Result
 from poskernel_core.common.specs import ALL_GATHERED, CorpusSpec
@@ -49,7 +49,7 @@ EACH = 4
 REPEAT_EVERY = PreviousTokenParams().repeat_every
 MOST = 10**6
 """More windows than the documents have."""
-KINDS: tuple[Kind, ...] = ("smooth", "share", "log")
+KINDS: tuple[Kind, ...] = ("smooth", "share", "log", "null", "distance")
 
 NOT_ASKED = ("how-many-texts", "dilution", "equivariant-kernel")
 """Questions that one pass at two query positions does not answer, or whose subject is errors."""
@@ -143,7 +143,7 @@ def answered(
             queries_per_position=len(cut.tokens),
             gather=tuple(gather),
         )
-        repeated = doubled(cut.tokens[:DOUBLED_TEXTS], REPEAT_EVERY, first=1)
+        repeated = doubled(cut.tokens, REPEAT_EVERY, first=1)
         statistics = {
             "main": gathered,
             "doubled": pk.run_pass(

@@ -135,7 +135,7 @@ def estimate(
     elif kind == "null":
         ends = ends[0], np.fmax(plug_in, value) + reach
     elif kind == "distance":
-        fitted = value - bias if fitted is None else fitted
+        fitted = np.fmin(value - bias, plug_in) if fitted is None else fitted
         with np.errstate(divide="ignore", invalid="ignore"):
             noise = 1 - np.clip(np.nan_to_num(fitted / plug_in), 0, 1)
         value = np.clip(value, np.fmin(fitted, plug_in), plug_in)

@@ -462,16 +462,6 @@ def held(*shares):
     return {"explained_variance": [[each / 2, each / 4, each / 4, 0.01] for each in shares]}
 
 
-def reading(fit, *parts):
-    """A head with this fit to the helix, and shares along tangent, radius and the third."""
-    names = ("tangent_share", "radial_share", "third_share")
-    return dict(zip(names, parts, strict=True)) | {"helix_fit": fit}
-
-
-def certain(*numbers):
-    return [(each, 0.01) for each in numbers]
-
-
 HELIX = [
     ("helix", held(0.91, 0.95, 0.5), {}, "0.85 or more … 2 of 3 layers (0.91 before layer 0)"),
     ("helix", held(0.8, 0.1), {}, "hold less than 0.85 … (0.80 before layer 0)"),
@@ -483,14 +473,6 @@ HELIX = [
     *(("helix", nothing, {}, "") for nothing in (  # of one layer, or of no variance
         held(0, 0), {name: each[:1, :1] for name, each in SUBSPACES.items()},
         {"far_share": [0.3]}, {"projection": np.zeros((2, 3, 3))})),
-    ("tangent", reading(*certain(0.9, 0.1, 0.8, 0.1)), L3H7,
-     "L3H7 reads the helix mostly along its radius: 0.80 … explains 0.90"),
-    ("tangent", reading(*certain(0.9, 0.4, 0.35, 0.25)), L3H7,
-     "L3H7 … no single direction … (tangent 0.40, radius 0.35, third di"),
-    ("tangent", reading(*certain(0.2, 0.1, 0.8, 0.1)), L3H7,
-     "The helix explains only 0.20 … L3H7"),
-    ("tangent", {"tangent_share": ([[0.9, 0.8, 0.4]], 0.01),
-                 "helix_fit": ([[0.9, 0.3, 0.9]], 0.01)}, {}, "1 of 3 heads reads … tangent"),
 ]  # fmt: skip
 
 
@@ -566,10 +548,6 @@ OPEN = [
     (0.25, NEURONS, {}, lambda v, e: {"bag_centred_r2": ([[v] * 3], e)}),
     (0.25, "dilution", L3H7, lambda v, e: {"alpha": (v, e), "alpha_upper": (0.1, 0.01)}),
     (0.75, "dilution", L3H7, lambda v, e: {"alpha": (0.9, 0.01), "alpha_upper": (v, e)}),
-    (0.5, "tangent", L3H7, lambda v, e: reading((v, e), *certain(0.9, 0.1, 0.0))),
-    (0.5, "tangent", L3H7, lambda v, e: reading((0.9, 0.01), (v, e), *certain(0.1, 0.1))),
-    (0.5, "tangent", {}, lambda v, e: {"tangent_share": ([[v]], [[e]]), "helix_fit": [[0.9]]}),
-    (0.5, "tangent", {}, lambda v, e: {"tangent_share": [[0.9]], "helix_fit": ([[v]], [[e]])}),
 ]  # fmt: skip
 
 

@@ -51,6 +51,14 @@ def test_one_number(kind, fitted, bounds, expected):
     assert expected == pytest.approx(tuple(map(float, found)))
 
 
+def test_a_distance_that_is_too_small_is_not_raised():
+    """Nor does its interval begin above it, where nothing is cross-fit."""
+    numbers = map(np.array, (0.5, -0.1, 0.1))
+    assert (0.5, 0.3, 0.7) == pytest.approx(
+        tuple(map(float, estimate("distance", *numbers, 2.0, (0, 1))))
+    )
+
+
 @pytest.mark.parametrize("kind", ["smooth", "log", "share", "null", "distance", "plain"])
 def test_what_is_unknown(kind):
     """An unknown bias corrects nothing, an unknown error leaves no interval, no number is none."""

@@ -78,11 +78,10 @@ class EtcHeatMap(Analysis[EtcParams]):
         *outputs(
             "kind [layer head query], kind: local, slow decay or uniform", labels=formulas.KINDS
         ),
-        *estimates(
-            "query_variation [layer head query], TV distance, 0 to 1: mean total variation (TV) "
-            "between kernels of queries of different groups of texts, at the same position",
-            kind="null",
-            bounds=(0, 1),
+        *distances(
+            "query_variation [layer head query]",
+            "mean total variation (TV) between kernels of queries of different groups of texts, "
+            "at the same position",
         ),
         *distances(
             "equivariance_error [layer head query]",

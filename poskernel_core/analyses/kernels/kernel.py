@@ -64,11 +64,9 @@ class PositionalKernel(Analysis[KernelParams]):
             bounds=(0, math.inf),
         ),
         *shares("local_mass [layer head], share of mass: mass of the kernel in the last 10 tokens"),
-        *estimates(
-            "query_variation [layer head], TV distance, 0 to 1: mean TV between kernels of "
-            "queries of different groups of texts",
-            kind="null",
-            bounds=(0, 1),
+        *distances(
+            "query_variation [layer head]",
+            "mean TV between kernels of queries of different groups of texts",
         ),
         *distances("attention_distance [layer head]", "TV to the observed attention"),
         *outputs(

@@ -20,7 +20,7 @@ from poskernel_core.analyses.previous_token import formulas as bands
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, outputs, shares
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
 
@@ -115,12 +115,15 @@ class PreviousToken(Analysis[PreviousTokenParams]):
                 to the token $k$ places back
             largest_offset second_offset [layer head], tokens: the diagonals with the most and the
                 second most attention
-            % largest_mass second_mass [layer head], share of attention: their mean attention
+            ± largest_mass second_mass [layer head], share of attention: their mean attention
         """),
-        *shares("""
+        *estimates(
+            """
             ratio [layer head], second over largest: second over largest; smaller is cleaner. A head
                 is loosely a previous-token head if its largest offset is 1
-        """),
+        """,
+            bounds=(0, 1),
+        ),
         *outputs("""
             share_previous, share of heads: share of all heads whose largest offset is 1
             % previous_mass [layer head], share of attention: $P(1)$

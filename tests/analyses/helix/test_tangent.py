@@ -147,7 +147,7 @@ def test_errors(passes, model_dirs, windows):
         arrays = {**left.arrays, "mean_residuals": residuals}
         without.append(analyse("tangent", replace(left, parts={"keys": arrays}), query=17))
 
-    assert {*PARTS, *SHARES, "observed_score", "helix_fit"} == result.errors.keys()
+    assert {"position_score", "observed_score"} == result.errors.keys()
     for value, errors in result.errors.items():
         left = [one.values[value] for one in without]
         error, bias = error_and_bias([result.values[value], *left])
