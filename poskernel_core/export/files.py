@@ -346,21 +346,16 @@ def to_html(
 ) -> str:
     """Return a self-contained page: the finding, figures, a caption, code, and the embedded data.
 
-    Figures are Plotly's, or the text of SVG pictures; Plotly itself is embedded once. Files saved
-    from them have the figure's ``name``; so has the heading without a ``title``. ``code`` is the
-    cell that goes on from the figure.
+    Plotly itself is embedded once. Files saved from the figures have the ``name``; so has the
+    heading without a ``title``. ``code`` is the cell that goes on from the figure.
     """
-    config, plotly, about = chart_config(file_stem(result, name)), True, _titled(result)
+    config, about = chart_config(file_stem(result, name)), _titled(result)
     places = [_head(about), f"n = {about['n']}" if "n" in about else ""]
     whose = ", ".join([str(about.get("model", PACKAGE)), *filter(None, places)])
-    drawn = []
-    for figure in figures:
-        if not isinstance(figure, str):
-            figure = figure.to_html(
-                include_plotlyjs=plotly, full_html=False, config=config, auto_play=False
-            )
-            plotly = False
-        drawn.append(figure)
+    drawn = [
+        figure.to_html(include_plotlyjs=not place, full_html=False, config=config, auto_play=False)
+        for place, figure in enumerate(figures)
+    ]
     return template("page.html").render(
         title=f"{whose}: {title or name}",
         caption=caption_and_errors(result),

@@ -5,7 +5,6 @@ import json
 import re
 from dataclasses import replace
 from html import unescape
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -30,17 +29,13 @@ from poskernel_core.export.files import (
     to_json,
     to_npz,
 )
-from poskernel_core.export.grid_picture import grid_picture
 from poskernel_core.export.notebook import View
-from poskernel_core.plotting.grid_cells import grid_data
-from poskernel_core.plotting.palette import SCALE
 from tests.support.made_results import answer
 
 RUN = {"model": "org/some-model", "revision": None, "model_fingerprint": "0123456789abcdef",
        "corpus": "sample", "windows": 5, "context": 7, "start_token": True, "seed": 0,
        "dtype": "float32", "date": "2026-01-02T03:04:05+00:00"}  # fmt: skip
 LAYERS, HEADS, KEYS = 2, 3, 5
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 COUNT = "Numbers are corrected for bias. Errors count documents, in 10"
@@ -324,68 +319,3 @@ def test_citations(head):
     assert r"a\textbraceleft{}b\_c\textbackslash{}d\%e\&f\#g" in entry
     assert r"50 \% of L1\_H2 \& more\textasciitilde{}\textasciicircum{}\$" in entry
     assert entry.count("{") == entry.count("}")
-
-
-# The grid of heads
-
-
-@pytest.fixture
-def grid():
-    data = grid_data(
-        [[SCALE[0], SCALE[5], SCALE[9]], [SCALE[9], SCALE[0], SCALE[5]]],
-        [[f"L{i}H{j}: 5 < 6 & more" for j in range(3)] for i in range(2)],
-        [["▌", "◣★", ""], ["▄", "", "★"]],
-        [[False, False, True], [False] * 3],
-        [[2, 0, 1], [1, 2, 0]],
-    )
-    legend = [(SCALE[0], "1"), (SCALE[5], ""), (SCALE[9], "100")]
-    return data | {"selected": "L1H2", "legend": legend, "legendTitle": "tokens",
-                   "glyphs": [("▌", "local"), ("★", "known function, named on hover"),
-                              ("faded", "not resolved")]}  # fmt: skip
-
-
-def test_svg_of_the_grid(grid):
-    root = ElementTree.fromstring(grid_picture(grid, 321).svg())
-    cells = [each for each in root.iter(f"{SVG}polygon") if each.find(f"{SVG}title") is not None]
-    assert ["L0H2", "L0H0", "L0H1", "L1H1", "L1H2", "L1H0"] == [
-        each.find(f"{SVG}title").text.split(":")[0] for each in cells
-    ]
-    assert [SCALE[9], SCALE[0], SCALE[5], SCALE[0], SCALE[5], SCALE[9]] == [
-        each.get("fill") for each in cells
-    ]
-    words = [each.text for each in root.iter(f"{SVG}text")]
-    for word in (
-        "L0",
-        "L1",
-        "1.",
-        "3.",
-        "rank",
-        "tokens",
-        "1",
-        "100",
-        "local",
-        "known function: L0H1, L1H2",
-    ):
-        assert word in words
-
-
-def test_a_missing_head_in_the_grid(grid):
-    """A missing head is hatched in white."""
-    whole = grid_picture(grid, 321).svg()
-    grid["rows"][0][0]["missing"] = True
-    left = [line for line in grid_picture(grid, 321).svg().split("\n") if line not in whole]
-    assert len(left) > 5
-    assert all('stroke="#ffffff"' in line for line in left)
-
-
-@pytest.mark.parametrize(("heads", "layers"), [(1, 1), (31, 11)])
-def test_grids_of_any_shape(heads, layers):
-    shape = [[""] * heads for _ in range(layers)]
-    data = grid_data([[SCALE[3]] * heads] * layers, shape, shape,
-                     [[False] * heads] * layers, None)  # fmt: skip
-    data |= {"selected": "L0H0", "legend": [], "legendTitle": "", "glyphs": []}
-    picture = grid_picture(data, 321)
-    root = ElementTree.fromstring(picture.svg())
-    right = max(float(p.split(",")[0]) for each in root.iter(f"{SVG}polygon")
-                for p in each.get("points").split())  # fmt: skip
-    assert right < picture.width

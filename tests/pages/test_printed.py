@@ -99,7 +99,8 @@ def test_what_cannot_be_read_is_noticed(printer):
         (legend + text.format(9, 20, 12), None),
     ):
         svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="322" height="50">{drawn}</svg>'
-        found = printer.evaluate(UNREADABLE, around | {"svg": svg, "height": 50})
+        printer.evaluate("svg => { drawing = async () => ({ svg, cut: 0, height: 50 }); }", svg)
+        found = printer.evaluate(UNREADABLE, around)
         assert (told in found) if told else not found
 
 

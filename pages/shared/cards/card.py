@@ -38,17 +38,14 @@ from poskernel_core.export.files import (
     to_npz,
     typed_start,
 )
-from poskernel_core.export.grid_picture import grid_picture
-from poskernel_core.export.printing import WIDTHS, is_table, printed, sheet
+from poskernel_core.export.printing import WIDTHS, is_table, printed
 from poskernel_core.models.gguf import quantisation_note
+from poskernel_core.plotting.grid_map import grid_map
 
 OPENED: Final = "opened-menu"
 """The card whose menu is open, and what was selected when it was opened."""
 FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
-
-PAGE_WIDTH: Final = 660
-"""Pixels of a grid on a page of its own."""
 
 CONTINUE: Final = "Continue in TransformerLens"
 TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download", CONTINUE)
@@ -210,9 +207,8 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
     stem, selection = file_stem(result, name), st.session_state["selection"]
 
     def page() -> str:
-        grids = [grid_picture(make(), PAGE_WIDTH).svg() for make in shown.grids[:1]]
-        figures = grids or made(figure)
         code = continuation(result, selection.cell, selection.query)
+        figures = _figures(figure, shown, selection.cell)
         return to_html(figures, result, name, title=shown.title, code=code)
 
     kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
@@ -237,11 +233,12 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
 
 
 def sheets_of(figure: Make, shown: Open, width: int) -> list[dict[str, Any]]:
-    """Return the pictures of a card, in a width in millimetres: its grid, or its figures."""
-    if not shown.grids:
-        figures = [each for each in made(figure) if not is_table(each)]
-        title = shown.title if len(figures) == 1 else ""
-        return [printed(each, shown.result, width, title) for each in figures]
-    around = sheet(shown.result, shown.title, width)
-    grid = grid_picture(shown.grids[0]() | {"selected": ""}, around["width"])
-    return [around | {"svg": grid.svg(), "height": grid.height}]
+    """Return the pictures of a card, in a width in millimetres."""
+    figures = [each for each in _figures(figure, shown) if not is_table(each)]
+    title = shown.title if len(figures) == 1 else ""
+    return [printed(each, shown.result, width, title) for each in figures]
+
+
+def _figures(figure: Make, shown: Open, selected: str = "") -> list[Any]:
+    """Return a card's grid with a selected head, or its figures."""
+    return [grid_map(make(), selected) for make in shown.grids[:1]] or made(figure)

@@ -93,11 +93,7 @@ def draw_heads(
         return cells | told | {"shared": shared, "bare": list(bare)}
 
     curves = extras.curves
-    keep_grid(
-        lambda: (
-            data(shade) | {"selected": selection.cell} | ({"curves": curves()} if curves else {})
-        )
-    )
+    keep_grid(lambda: data(shade) | ({"curves": curves()} if curves else {}))
     rows, columns = len(labels), len(labels[0])
     spacing = (columns <= 24) + (columns <= 40)
     with room(key, 68 + rows * (max(14, min(34, 400 // rows)) + spacing)):

@@ -1,4 +1,4 @@
-// Pictures for a paper: a title, a figure of Plotly's or the inside of an SVG, and a caption.
+// Pictures for a paper: a title, a figure of Plotly's, and a caption.
 
 const FAMILY = "PosKernel Sans";
 const [STEP, HEADING] = [12, 16]; // pixels: lines of 7 points, and of 9
@@ -65,7 +65,7 @@ async function drawing({ data, layout }) {
 const escaped = (text) => text.replace(/[&<>]/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
 async function sheetOf(sheet) {
-  const { svg, height, cut = 0 } = sheet.svg ? sheet : await drawing(sheet);
+  const { svg, height, cut } = await drawing(sheet);
   const { width, title, caption, mm } = sheet;
   const top = title.length * HEADING + 4;
   const whole = Math.ceil(top + height + caption.length * STEP + 8);
