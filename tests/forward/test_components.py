@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.forward import components, loading
+from poskernel_core.forward import blocks, components, loading
 from poskernel_core.forward.components import read_components
 from poskernel_core.models import catalog
 from tests.support import builders
@@ -208,7 +208,7 @@ def test_norms_after_the_sum(tmp_path, ids):
 def test_something_else_in_the_stream(model_dirs, ids, monkeypatch):
     """A block that adds what none of its modules puts out is refused."""
     model = loading.load(catalog.locate(str(model_dirs["llama"])), "cpu")
-    monkeypatch.setattr(components, "_multiplier", lambda _: 0.9)
+    monkeypatch.setattr(blocks, "multiplier", lambda _: 0.9)
     with pytest.raises(UnsupportedModel, match="not all that is added"):
         read_components(model, ids, 0)
 

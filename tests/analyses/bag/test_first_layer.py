@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from poskernel_core.forward import loading
-from poskernel_core.forward.components import Norm, read_first_layer, see_first_layer
+from poskernel_core.forward.blocks import Norm
+from poskernel_core.forward.first_layer import read_first_layer, see_first_layer
 from poskernel_core.models import catalog
 from tests.support import builders
 from tests.support.builders.contextual import some_windows

@@ -18,7 +18,7 @@ from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.contextual_heads.experiment import content_weights, contents
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import first_in_equal_groups
-from poskernel_core.forward.components import FirstLayer, read_first_layer, see_first_layer
+from poskernel_core.forward.first_layer import FirstLayer, read_first_layer, see_first_layer
 
 TEXTS = 4
 

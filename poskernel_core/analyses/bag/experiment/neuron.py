@@ -36,7 +36,7 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import DEFAULT_SKIP
 from poskernel_core.data.moves import parse_cells
-from poskernel_core.forward.components import read_first_layer, see_first_layer
+from poskernel_core.forward.first_layer import read_first_layer, see_first_layer
 
 ROWS = 4096
 SAMPLES = 32

@@ -24,7 +24,7 @@ from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.common.groups import first_in_equal_groups
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.forward.components import see_first_layer
+from poskernel_core.forward.first_layer import see_first_layer
 from poskernel_core.statistics.moments import Groups, Numbers, replicated
 
 VARIANTS = tuple(f"{kernel} kernel, scale by {by}".replace("by mean", "of all")
