@@ -18,6 +18,7 @@ from jinja2 import Environment, Template
 from poskernel_core import __version__
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.views import finding_of
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import BESIDE, NPZ, TOKENS, Result
 from poskernel_core.common.rounding import counted
@@ -288,6 +289,30 @@ def to_frame(result: Result) -> Any:
             frame[column] = frame[column].astype("Int64")
     frame.attrs = dict(_scalars(result))
     return frame
+
+
+def to_xarray(result: Result) -> Any:
+    """Return a result as an xarray data set: values and texts with coordinates and units.
+
+    What stands beside a value is named as in .npz files: ``etc_low``, ``etc_error``. ``attrs`` are
+    those of :func:`to_frame`.
+
+    Raises:
+        BadRequest: xarray is not installed.
+    """
+    try:
+        import xarray
+    except ImportError:
+        raise BadRequest("Data sets need xarray, which is missing: pip install xarray.") from None
+    arrays = {name: (name, array) for name, array in (result.values | result.texts).items()}
+    for part, end in NPZ.items():
+        arrays |= {f"{n}_{end}": (n, array) for n, array in getattr(result, part).items()}
+    data = {
+        called: (result.axes[name], array, {"units": result.units[name]})
+        for called, (name, array) in arrays.items()
+    }
+    along = {axis: (axis, places) for axis, places in result.coordinates.items()}
+    return xarray.Dataset(data, along, dict(_scalars(result)))
 
 
 def _scalars(result: Result) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,7 @@ from poskernel_core.export.files import (
     file_stem,
     template,
     to_frame,
+    to_xarray,
 )
 from poskernel_core.export.printing import WIDTHS, save_picture
 from poskernel_core.plotting.layout import MUTED
@@ -73,6 +74,14 @@ class View:
     def values(self) -> Any:
         """All values as a tidy pandas data frame, one row per observation, as in the CSV file."""
         return to_frame(self.result)
+
+    def to_xarray(self) -> Any:
+        """Return all values as an xarray data set, with coordinates, units, errors and intervals.
+
+        Raises:
+            BadRequest: xarray is not installed.
+        """
+        return to_xarray(self.result)
 
     @property
     def finding(self) -> str:

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import sys
 from dataclasses import replace
 from html import unescape
 
@@ -15,6 +16,7 @@ from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.views import finding_of
 from poskernel_core.cli.reports import summary
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import BESIDE, NPZ, Result, Value
 from poskernel_core.export import files
 from poskernel_core.export.files import (
@@ -28,6 +30,7 @@ from poskernel_core.export.files import (
     to_html,
     to_json,
     to_npz,
+    to_xarray,
 )
 from poskernel_core.export.notebook import View
 from tests.support.made_results import answer
@@ -172,6 +175,21 @@ def test_what_is_not_defined_is_blank_and_layers_are_whole(whole):
     assert "float64" == str(frame["trend (share)"].dtype)
 
 
+def test_data_sets(whole, monkeypatch):
+    """Values and what stands beside them have named axes, coordinates and units."""
+    data = to_xarray(whole)
+    assert {"kernel", "etc", "etc_error", "etc_low", "etc_high"} <= {*data.data_vars}
+    assert (("layer", "head"), "tokens") == (data["etc_low"].dims, data["etc_low"].attrs["units"])
+    at = data["kernel"].sel(key=12).isel(layer=1, head=2)
+    place = whole.coordinates["key"].tolist().index(12)
+    assert whole.values["kernel"][1, 2, place] == at.item()
+    np.testing.assert_array_equal(whole.lows["etc"], data["etc_low"])
+    assert whole.provenance["model"] == data.attrs["model"]
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(BadRequest, match="pip install xarray"):
+        to_xarray(whole)
+
+
 def test_csv_with_a_hash_in_a_word(head):
     table = read(to_csv(replace(head, provenance=RUN | {"model": "a#b"})))
     assert ({"a#b"}, KEYS) == (set(table["model"]), len(table))
@@ -179,7 +197,7 @@ def test_csv_with_a_hash_in_a_word(head):
 
 @pytest.mark.parametrize("name", ANALYSES)
 def test_npz_of_every_question(name, monkeypatch):
-    """All that a question declares is in the file: no name stands twice."""
+    """All that a question declares is in the file, and in a data set: no name stands twice."""
     monkeypatch.setattr(files, "finding_of", lambda made: "")
     question, made = ANALYSES[name], answer(name)
     sure = {v.name: v.is_row for v in question.values if v.has_error}
@@ -206,6 +224,7 @@ def test_npz_of_every_question(name, monkeypatch):
         assert identity(made) == json.loads(str(file["identity"]))
         axes = json.loads(str(file["layout"]))["axes"]
         assert {key: [*each] for key, each in made.axes.items()} == axes
+    assert {*made.values, *made.texts, *errors, *made.coordinates} == {*to_xarray(made).variables}
 
 
 @pytest.mark.parametrize("told", [{}, {"errors": "documents", "groups": 10}])
