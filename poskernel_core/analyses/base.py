@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -471,8 +471,7 @@ class Experiment(Question[P]):
         cls,
         subject: ExperimentContext,
         params: Params,
-        whole: Mapping[str, np.ndarray],
-        without: Sequence[Mapping[str, np.ndarray]],
+        kept: Iterable[Mapping[str, np.ndarray]],
         others: Mapping[str, np.ndarray] | None = None,
         errors: Mapping[str, np.ndarray] | None = None,
         *,
@@ -484,13 +483,14 @@ class Experiment(Question[P]):
         Args:
             subject: the experiment's context.
             params: its parameters.
-            whole: the values of all windows.
-            without: the values without each group; only values that have errors are read.
+            kept: the values of all windows, then without each group, of which only values that
+                have errors are read.
             others: values that do not come from groups of windows.
             errors: the errors of ``others``.
             provenance: additions and overrides.
             **parts: as for :meth:`result`.
         """
+        whole, *without = kept
         found, biases = errors_and_biases(cls.values, whole, without)
         counts = {"errors": subject.dealt, "groups": len(without)}
         told = counts if len(without) > 1 else {"errors": UNKNOWN}

@@ -1,6 +1,6 @@
 """Streaming means and standard errors over samples, and leave-one-group-out replicates."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -60,7 +60,7 @@ class Groups:
         self._sums: Tensor | None = None
         self._counts = torch.zeros(GROUPS, dtype=torch.float64, device="cpu")
 
-    def add(self, values: Tensor, samples: range) -> None:
+    def add(self, values: Tensor, samples: Sequence[int]) -> None:
         """Add ``values [text, ...]``, the samples with the numbers ``samples``."""
         values = values.detach().cpu().double()
         if self._sums is None:
@@ -84,22 +84,26 @@ class Groups:
         return ((self._sums.sum(dim=0) - self._sums[there]) / left.view(shape)).numpy()
 
 
-def replicated(numbers: Callable[..., Numbers], *sums: Groups) -> tuple[Numbers, list[Numbers]]:
-    """Apply ``numbers`` to the means of all samples, and to the leave-one-group-out means."""
-    left_out = zip(*(each.without_each() for each in sums), strict=True)
-    return numbers(*(each.mean for each in sums)), [numbers(*means) for means in left_out]
+def replicated(numbers: Callable[..., Numbers], *sums: Groups) -> list[Numbers]:
+    """Apply ``numbers`` to the means of all samples, then to the leave-one-group-out means."""
+    kept = zip(*([each.mean, *each.without_each()] for each in sums), strict=True)
+    return [numbers(*means) for means in kept]
 
 
-def of_sums(numbers: Callable[..., Numbers], *sums: np.ndarray) -> tuple[Numbers, list[Numbers]]:
-    """Apply ``numbers`` to sums ``[group, ...]`` of all groups, and of all but each group."""
-    every = range(len(sums[0]))
-    left = [[np.delete(each, group, axis=0).sum(axis=0) for each in sums] for group in every]
-    return numbers(*(each.sum(axis=0) for each in sums)), [numbers(*each) for each in left]
+def of_sums(numbers: Callable[..., Numbers], *sums: np.ndarray) -> list[Numbers]:
+    """Apply ``numbers`` to sums ``[group, ...]`` of all groups, then of all but each group."""
+    kept = [[], *([group] for group in range(len(sums[0])))]
+    return [numbers(*(np.delete(x, out, axis=0).sum(axis=0) for x in sums)) for out in kept]
 
 
-def means_of(samples: Mapping[str, np.ndarray]) -> tuple[Numbers, list[Numbers]]:
-    """Return the means of samples ``[text, ...]`` by name, and their leave-one-group-out means."""
+def means_of(
+    samples: Mapping[str, np.ndarray], groups: Sequence[int] | None = None
+) -> list[Numbers]:
+    """Return the means of samples ``[text, ...]`` by name, then their leave-one-group-out means.
+
+    Texts are dealt to groups like the windows of a run, or as ``groups`` says.
+    """
     sums = [Groups() for _ in samples]
     for each, array in zip(sums, samples.values(), strict=True):
-        each.add(torch.from_numpy(array), range(len(array)))
+        each.add(torch.from_numpy(array), range(len(array)) if groups is None else groups)
     return replicated(lambda *means: dict(zip(samples, means, strict=True)), *sums)

@@ -89,7 +89,7 @@ def additivity(subject: ExperimentContext, params: AdditivityParams) -> Result:
     return Additivity.estimated(
         subject,
         params,
-        *of_sums(numbers, count, *(each[:groups].numpy() for each in parts)),
+        of_sums(numbers, count, *(each[:groups].numpy() for each in parts)),
         coordinates={"shift": places - places[0]},
         provenance={"passages": len(texts)},
     )

@@ -93,7 +93,7 @@ def attention_by_class(subject: ExperimentContext, params: ConversationParams) -
     found = Conversations.estimated(
         subject,
         params,
-        *replicated(shares, *sums),
+        replicated(shares, *sums),
         provenance={"windows": len(turns), "context": run.context}
         | ({"template_date": params.date} if params.date else {})
         | ({"errors": "conversations"} if len(turns) > 1 else {}),

@@ -148,14 +148,13 @@ def _result(
             loss[scaling, factor], factor, longer.PARTS
         )
         change[:, i, j] = loss[scaling, factor][:, -tail:].mean(axis=1) - plain
-    whole, without = means_of({"loss": parts, "loss_change": change})
+    losses_kept = means_of({"loss": parts, "loss_change": change})
     sizes = [len(part) for part in np.array_split(np.arange(body), longer.PARTS)] * factors[-1]
     trained = subject.model.geometry.n_ctx
     return longer.LongerContexts.estimated(
         subject,
         params,
-        numbers(0) | whole,
-        [numbers(out + 1) | one for out, one in enumerate(without)],
+        (numbers(out) | one for out, one in enumerate(losses_kept)),
         coordinates={
             "factor": np.array(factors),
             "offset": shown,

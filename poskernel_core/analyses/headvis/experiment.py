@@ -140,12 +140,10 @@ def head_examples(subject: ExperimentContext, params: HeadExamplesParams) -> Res
 
     numbers = np.unique(kept.number[kept.number >= 0])
     ids, token = np.unique(subject.windows[numbers], return_inverse=True)
-    whole, without = replicated(lambda found: {"mean_max_activation": found}, mean)
     return HeadExamples.estimated(
         subject,
         params,
-        whole,
-        without,
+        replicated(lambda found: {"mean_max_activation": found}, mean),
         {
             "interval": kept.interval,
             "example_text": kept.number,

@@ -36,11 +36,10 @@ def induction_scores(subject: ExperimentContext, params: spec.InductionScoresPar
     take = partial(diagonals, first=first, period=period)
     seen, losses = sampled.PatternMeans(subject.model.geometry.n_layers, take), Moments()
     for some, tokens in sampled.batches(
-        subject, layout, params.samples, 0, logits=len(layout.places)
+        subject, layout, params.samples, 0, len(layout.places), count
     ):
         logits = subject.model.run(tokens, Edit(), [seen], samples=some).cpu()
         losses.add(copy_losses(logits, tokens, first, period))
-        count(len(some))
     found = seen.numbers() | {"loss": (losses.mean, losses.error)}
     return spec.InductionScores.result(
         params,
@@ -92,9 +91,8 @@ def induction_recency(subject: ExperimentContext, params: spec.RecencyParams) ->
     for second in seconds:
         layout = pairs_layout(params.length, params.first, second, params.candidates, start)
         row = sampled.RowMeans(layout, layers)
-        for some, tokens in sampled.batches(subject, layout, params.samples, second, logits=1):
+        for some, tokens in sampled.batches(subject, layout, params.samples, second, 1, count):
             row.run(subject, edit, tokens, some)
-            count(len(some))
         rows.append(row)
     values, errors = _recency_values(rows)
     if norms is not None:
@@ -153,9 +151,10 @@ def recency_patterns(subject: ExperimentContext, params: spec.RecencyPatternsPar
     seen = sampled.PatternMeans(
         subject.model.geometry.n_layers, lambda block: {"pattern": block.pattern}
     )
-    for some, tokens in sampled.batches(subject, layout, params.samples, params.second):
+    for some, tokens in sampled.batches(
+        subject, layout, params.samples, params.second, count=count
+    ):
         subject.model.run(tokens, edit, [seen], samples=some, keep=0)
-        count(len(some))
     pattern, error = seen.numbers()["pattern"]
     return spec.RecencyPatterns.result(
         params,

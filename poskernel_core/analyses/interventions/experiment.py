@@ -131,7 +131,7 @@ def average(subject: ExperimentContext, params: AveragingParams) -> Result:
     each = each_window(subject, edits, effects)
     ordered = {value.name: each[value.name] for value in Averaging.values}
     coordinates = {"group": np.array(sizes)}
-    return Averaging.estimated(subject, params, *means_of(ordered), coordinates=coordinates)
+    return Averaging.estimated(subject, params, means_of(ordered), coordinates=coordinates)
 
 
 def each_window(

@@ -26,6 +26,7 @@ from poskernel_core.forward.interventions import FixedHeads
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.forward.rotation import Rotation
 from poskernel_core.models.geometry import Geometry
+from poskernel_core.statistics.moments import means_of
 
 LARGEST = 10
 """Heads whose cost is exact, those with the largest estimates."""
@@ -320,12 +321,10 @@ def answer(
     **parts: Any,
 ) -> Result:
     """Return means of samples ``[text, ...]`` and ``more`` of them, with errors over texts."""
-    kept = [cut.group >= 0, *(cut.group != out for out in range(cut.group.max() + 1))]
-    means = [{n: np.asarray(x[those].mean(axis=0)) for n, x in samples.items()} for those in kept]
-    whole, *without = ({**mean, **more(mean)} for mean in means)
+    kept = ({**mean, **more(mean)} for mean in means_of(samples, cut.group.tolist()))
     sizes = {"kernel_windows": len(cut.kernels), "loss_windows": len(cut.loss)}
     told = sizes | {"tokens": cut.loss.shape[1]}
-    return question.estimated(subject, params, whole, without, *others, provenance=told, **parts)
+    return question.estimated(subject, params, kept, *others, provenance=told, **parts)
 
 
 def _of_kernel(means: Means) -> Means:

@@ -85,7 +85,7 @@ def place_and_content(subject: ExperimentContext, params: PlaceAndContentParams)
     return PlaceAndContent.estimated(
         subject,
         params,
-        *of_sums(shares, seen.sums),
+        of_sums(shares, seen.sums),
         coordinates={"query": np.array(subject.positions)},
         provenance={"first_windows": len(texts)},
     )

@@ -276,8 +276,7 @@ def all_heads(subject: ExperimentContext, params: spec.PositionSourcesParams) ->
     return spec.PositionSources.estimated(
         subject,
         params,
-        numbers[0],
-        numbers[1:],
+        numbers,
         texts={"source": names},
         provenance={"first_windows": len(texts.windows)},
     )
@@ -358,8 +357,7 @@ def one_head(subject: ExperimentContext, params: spec.HeadSourcesParams) -> Resu
     return spec.HeadSources.estimated(
         subject,
         params,
-        numbers[0],
-        numbers[1:],
+        numbers,
         texts={"source": ordered(names)},
         coordinates={"query": texts.recorded, "offset": np.arange(scores.shape[-1])},
         provenance={"first_windows": len(texts.windows)},

@@ -1,6 +1,6 @@
 """Random sequences with positions only and with tokens only, and induction from position 0."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -48,9 +48,7 @@ def patterns_and_parts(pattern: Tensor) -> dict[str, Tensor]:
 
 
 def mean_scores(
-    subject: ExperimentContext,
-    batches: Iterator[tuple[range, Tensor]],
-    count: Callable[[int], None],
+    subject: ExperimentContext, batches: Iterator[tuple[range, Tensor]]
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return scores of mean queries and mean keys, with their softmax and values derived from it.
 
@@ -60,12 +58,11 @@ def mean_scores(
     means = _MeanQueriesAndKeys()
     for some, tokens in batches:
         subject.model.run(tokens, observers=[means], samples=some, until=-1)
-        count(len(some))
     layers = [means.layer(layer) for layer in range(subject.model.geometry.n_layers)]
     return {
         name: (
-            np.stack([whole[name] for whole, _ in layers]),
-            np.stack([jackknife(np.stack([x[name] for x in without])) for _, without in layers]),
+            np.stack([kept[0][name] for kept in layers]),
+            np.stack([jackknife(np.stack([x[name] for x in kept[1:]])) for kept in layers]),
         )
         for name in MEANS
     }
@@ -84,8 +81,8 @@ class _MeanQueriesAndKeys(Observer):
         self._queries.setdefault(call.layer, Groups()).add(call.q, batch.samples)
         self._keys.setdefault(call.layer, Groups()).add(call.k, batch.samples)
 
-    def layer(self, layer: int) -> tuple[Numbers, list[Numbers]]:
-        """Return a layer's numbers ``[head, ...]``, and its leave-one-group-out replicates."""
+    def layer(self, layer: int) -> list[Numbers]:
+        """Return a layer's numbers ``[head, ...]``, then its leave-one-group-out replicates."""
         numbers = partial(self._numbers, self._calls[layer])
         return replicated(numbers, self._queries[layer], self._keys[layer])
 
@@ -119,7 +116,8 @@ def position_vs_token(subject: ExperimentContext, params: spec.PositionVsTokenPa
             model.run(tokens, edit, [parts], samples=some, keep=0)
             count(len(some))
     if rotary:
-        position = mean_scores(subject, batches(subject, layout, params.samples, 0), count)
+        random = batches(subject, layout, params.samples, 0, count=count)
+        position = mean_scores(subject, random)
     else:
         alone, (_, tokens) = ScoreParts(layers), next(batches(subject, layout, 1, 0))
         model.run(tokens, RemovedEmbeddings("tokens"), [alone], keep=0)
@@ -181,9 +179,8 @@ def position_zero(subject: ExperimentContext, params: spec.PositionZeroParams) -
             continue
         layout = pairs_layout(params.length - 1 + first, first, first, 1, start)
         row = RowMeans(layout, subject.model.geometry.n_layers)
-        for some, tokens in batches(subject, layout, params.samples, case, logits=1):
+        for some, tokens in batches(subject, layout, params.samples, case, 1, count):
             row.run(subject, Edit(), tokens, some)
-            count(len(some))
         rows.append(row)
     pairs = _numbers(rows, params.length)
     gap = 1 if lacking else 0

@@ -26,7 +26,7 @@ def change_bands(subject: ExperimentContext, params: ChangedBandsParams) -> Resu
     effects = partial(_effects, start=int(subject.start_token))
     each = each_window(subject, edits_of(subject, params), effects, cell)
     ordered = {value.name: each[value.name] for value in ChangedBands.values}
-    return ChangedBands.estimated(subject, params, *means_of(ordered))
+    return ChangedBands.estimated(subject, params, means_of(ordered))
 
 
 def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edit]:

@@ -109,12 +109,10 @@ def score_shares(subject: ExperimentContext, params: ShareParams) -> Result:
     size = max(1, CELLS // (texts.shape[1] * geometry.n_heads * widest))
     for some, tokens in subject.batches(texts, size):
         subject.model.run(tokens, observers=[seen], samples=some, until=-1)
-    whole, *without = (shares(*each) for each in np.moveaxis(seen.sums, 2, 0))
     return ScoreShares.estimated(
         subject,
         params,
-        whole,
-        without,
+        (shares(*each) for each in np.moveaxis(seen.sums, 2, 0)),
         coordinates={"query": np.array(main.header.positions)},
         provenance={"first_windows": len(texts)},
     )

@@ -57,7 +57,7 @@ def sink_anatomy(subject: ExperimentContext, params: spec.SinkAnatomyParams) -> 
         subject.model.run(tokens, observers=[front], samples=some, positions=ids, until=-1)
         layers = [front.seen[layer] for layer in range(geometry.n_layers)]
         seen.add(torch.stack(layers).transpose(1, 2)[None], some)
-    whole, without = replicated(lambda mean: formulas.numbers(mean, arrangements), seen)
+    whole, *without = replicated(lambda mean: formulas.numbers(mean, arrangements), seen)
     none = whole["sink"] < params.threshold
     for name in whole.keys() - {"sink"}:
         whole[name] = whole[name].copy()
@@ -65,8 +65,7 @@ def sink_anatomy(subject: ExperimentContext, params: spec.SinkAnatomyParams) -> 
     return spec.SinkAnatomy.estimated(
         subject,
         params,
-        whole,
-        without,
+        [whole, *without],
         coordinates={"distance": np.array([0, *far])},
         texts={
             "arrangements": [str(each) for each in arrangements],

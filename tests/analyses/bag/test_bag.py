@@ -119,7 +119,7 @@ def test_quality(case):
     for number, text in enumerate(texts):
         heads = torch.from_numpy(seen.heads[number]).float().reshape(LENGTH, *bag.layer.b_v.shape)
         quality.add(torch.from_numpy(text), heads, number)
-    values, without = quality.numbers()
+    values, *without = quality.numbers()
     errors = {name: jackknife(np.stack([each[name] for each in without])) for name in values}
 
     true, names = true_joint(truth, texts, n), ("bag_cosine", "bag_r2", "bag_centred_r2")

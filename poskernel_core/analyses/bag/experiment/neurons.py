@@ -60,8 +60,8 @@ class Quality:
         self._true.add(true[None], some)
         self._predicted.add(torch.stack(found)[None], some)
 
-    def numbers(self) -> tuple[Numbers, list[Numbers]]:
-        """Return values ``[variant, query]``, and their leave-one-group-out replicates."""
+    def numbers(self) -> list[Numbers]:
+        """Return values ``[variant, query]``, then their leave-one-group-out replicates."""
         return replicated(_numbers, self._scalars, self._true, self._predicted)
 
 
@@ -105,8 +105,8 @@ class NeuronSums:
         rows = (true, true**2, (true - whole) ** 2, added, added**2, left, left**2, agree, fires)
         self._sums.add(torch.stack([row.mean(dim=0) for row in rows])[None], range(text, text + 1))
 
-    def numbers(self) -> tuple[Numbers, list[Numbers]]:
-        """Return values ``[neuron]``, and their leave-one-group-out replicates."""
+    def numbers(self) -> list[Numbers]:
+        """Return values ``[neuron]``, then their leave-one-group-out replicates."""
         return replicated(self._numbers, self._sums)
 
     def _numbers(self, means: np.ndarray) -> Numbers:
@@ -141,13 +141,8 @@ def contextual_neurons(subject: ExperimentContext, params: ContextualNeuronsPara
             quality.add(tokens, seen.heads[place], some[place])
             parts = predict(bag, tokens, params.kernel)
             neurons.add(bag, parts, seen.activation[place], some[place])
-    of_neurons, of_bag = neurons.numbers(), quality.numbers()
-    whole, *without = (
-        mine | theirs
-        for mine, theirs in zip(
-            *([all_of_it, *out] for all_of_it, out in (of_neurons, of_bag)), strict=True
-        )
-    )
+    both = zip(neurons.numbers(), quality.numbers(), strict=True)
+    whole, *without = (mine | theirs for mine, theirs in both)
     ids = listed_tokens(subject, params.min_count)
     found = ends(bag.table(ids), bag.readers(), params.top_k)
     contributions = {name: each.numpy() for name, each in found.items()}
@@ -162,8 +157,7 @@ def contextual_neurons(subject: ExperimentContext, params: ContextualNeuronsPara
     return ContextualNeurons.estimated(
         subject,
         params,
-        values,
-        without,
+        [values, *without],
         coordinates={
             "query": quality.places,
             "percentile": np.array(PERCENTILES),

@@ -100,8 +100,7 @@ def contextual_heads(subject: ExperimentContext, params: ContextualParams) -> Re
     return ContextualHeads.estimated(
         subject,
         params,
-        whole,
-        without,
+        [whole, *without],
         means | {"group": behaviour(whole | means, params)},
         {name: error for name, (_, error) in copies.items()},
         coordinates={

@@ -51,12 +51,10 @@ def denominators(subject: ExperimentContext, params: DenominatorsParams) -> Resu
                 of_own[number] = float(seen[0].denominator[0, 0, head])
         others.append({"denominator": rows.denominators[head]})
         others[-1] |= {"own_denominator": of_own} if own else {}
-    whole, *without = (_along_queries(each) for each in zip(*kept, strict=True))
     return Denominators.estimated(
         subject,
         params,
-        whole,
-        without,
+        map(_along_queries, zip(*kept, strict=True)),
         _along_queries(others),
         coordinates={"query": queries.astype(int)},
         texts={"own_texts": [re.sub(r"\s+", " ", title)[:TITLE] for title in own]},

@@ -41,12 +41,10 @@ def token_weights(subject: ExperimentContext, params: TokenWeightsParams) -> Res
     if not len(seen):
         raise BadRequest(f"No token occurs {params.min_count} times in the windows: ask for fewer.")
     extremes, words = named_ends(subject.decode, seen, mean[seen], params.top_k)
-    whole, *without = ({"log_weight": each[seen]} for each in means)
     return TokenWeights.estimated(
         subject,
         params,
-        whole,
-        without,
+        ({"log_weight": each[seen]} for each in means),
         {"count": count[seen], **extremes},
         coordinates={"token": seen},
         texts=words,

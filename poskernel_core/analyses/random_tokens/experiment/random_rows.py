@@ -30,9 +30,8 @@ def random_attention(subject: ExperimentContext, params: RandomAttentionParams) 
     edit, _ = sampled.ablations(subject, params, length, count)
     layout = random_layout(length, subject.start_token)
     norms, trends = sampled.Norms(), _Trends(layers, params.trend_from)
-    for some, tokens in sampled.batches(subject, layout, params.samples, 0):
+    for some, tokens in sampled.batches(subject, layout, params.samples, 0, count=count):
         subject.model.run(tokens, edit, [norms, trends], samples=some, keep=0)
-        count(len(some))
     return _result(params, trends.numbers(), norms)
 
 

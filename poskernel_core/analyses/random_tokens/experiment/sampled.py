@@ -48,17 +48,24 @@ def steps(subject: ExperimentContext, total: int) -> Callable[[int], None]:
 
 
 def batches(
-    subject: ExperimentContext, layout: Layout, samples: int, stream: int, logits: int = 0
+    subject: ExperimentContext,
+    layout: Layout,
+    samples: int,
+    stream: int,
+    logits: int = 0,
+    count: Callable[[int], None] = lambda sequences: None,
 ) -> Iterator[tuple[range, Tensor]]:
     """Yield batches of sequences: their numbers, and token ids ``[text, pos]``.
 
-    ``logits`` is the number of positions to unembed, which limits the batch size.
+    ``logits`` is the number of positions to unembed, which limits the batch size. ``count`` takes
+    the number of sequences after each batch.
     """
     assert subject.source is not None
     size = subject.batch or _fitting(subject, len(layout.places), logits)
     for first in range(0, samples, size):
         some = range(first, min(first + size, samples))
         yield some, torch.from_numpy(sequences(layout, subject.source, stream, some))
+        count(len(some))
 
 
 def _fitting(subject: ExperimentContext, length: int, logits: int) -> int:
@@ -108,9 +115,8 @@ def ablations(
         return Chain(edits), None
     layout = random_layout(length, subject.start_token)
     norms = Norms()
-    for some, tokens in batches(subject, layout, measured(params), FLATTENING):
+    for some, tokens in batches(subject, layout, measured(params), FLATTENING, count=count):
         subject.model.run(tokens, Chain(edits), [norms], samples=some, keep=0)
-        count(len(some))
     found, _ = norms_of(norms.squares)
     return Chain([*edits, flat(found, int(subject.start_token))]), found
 
