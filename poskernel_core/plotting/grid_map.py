@@ -81,21 +81,23 @@ def grid_map(data: dict[str, Any], selected: str = "") -> go.Figure:
 def _add_marks(figure: go.Figure, cells: list[Cell], curves: np.ndarray | None) -> None:
     """Add marks side by side in their cells, or kernels as steps, with marks in corners."""
     marks: dict[str, list[Any]] = defaultdict(list)
-    lines: dict[str, list[Any]] = defaultdict(list)
-    for i, j, cell in cells:
-        ink = _faded(cell, cell["ink"] or NO_VALUE)
-        if curves is not None:
-            heights = np.repeat(curves[parse_cell(cell["name"], *curves.shape[:2])], 2)
-            across = np.repeat(np.linspace(-0.5, 0.5, len(heights) // 2 + 1), 2)[1:-1]
-            lines[ink] += [*zip(j + across, i + 0.47 - 0.92 * heights, strict=True), (None, None)]
+    every = np.array([_faded(cell, cell["ink"] or NO_VALUE) for *_, cell in cells])
+    if curves is not None:
+        row, column, own = (np.array(each)[:, None] for each in zip(*cells, strict=True))
+        at = [parse_cell(cell["name"], *curves.shape[:2]) for (cell,) in own]
+        heights = np.repeat(curves[tuple(np.transpose(at))], 2, axis=1)
+        across = np.repeat(np.linspace(-0.5, 0.5, curves.shape[2] + 1), 2)[1:-1]
+        steps = np.stack([column + across, row + 0.47 - 0.92 * heights]).round(3)
+        steps = np.pad(steps, ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
+        for ink in np.unique(every):
+            look = {"color": ink, "width": 0.8, "simplify": False}
+            _add(figure, *steps[:, every == ink].reshape(2, -1), mode="lines", line=look)
+    for (i, j, cell), ink in zip(cells, every.tolist(), strict=True):
         for place, mark in enumerate(cell["mark"]):
             beside = (mark, 0.3 * (place - (len(cell["mark"]) - 1) / 2), 0.0)
             if curves is None or mark in BESIDE:
                 mark, right, down = beside if curves is None else BESIDE[mark]
                 marks[mark].append((j + right, i + down, ink))
-    for ink, points in lines.items():
-        x, y = zip(*points, strict=True)
-        _add(figure, x, y, mode="lines", line={"color": ink, "width": 0.8, "simplify": False})
     for mark, points in marks.items():
         x, y, inks = zip(*points, strict=True)
         look = {"color": inks, "size": 10 if curves is None else 6}
