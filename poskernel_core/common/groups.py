@@ -34,3 +34,9 @@ def first_of_all(count: int, windows: int) -> int:
 def first_in_equal_groups(windows: np.ndarray, count: int) -> np.ndarray:
     """Return about the first ``count`` windows of a run, equally many of each group."""
     return windows[: in_equal_groups(min(count, len(windows)))]
+
+
+def kept_windows(windows: int, groups: int) -> np.ndarray:
+    """Return which windows are kept, ``[kept, window]``: all, and then all but each group's."""
+    group = np.arange(windows) % max(1, groups)
+    return np.concatenate([np.ones((1, windows), bool), group != np.arange(groups)[:, None]])

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from poskernel_core.common.groups import GROUPS
+from poskernel_core.common.groups import GROUPS, kept_windows
 
 __all__ = ["GROUPS", "Groups", "Moments", "Numbers", "means_of", "of_sums", "replicated"]
 
@@ -92,8 +92,8 @@ def replicated(numbers: Callable[..., Numbers], *sums: Groups) -> list[Numbers]:
 
 def of_sums(numbers: Callable[..., Numbers], *sums: np.ndarray) -> list[Numbers]:
     """Apply ``numbers`` to sums ``[group, ...]`` of all groups, then of all but each group."""
-    kept = [[], *([group] for group in range(len(sums[0])))]
-    return [numbers(*(np.delete(x, out, axis=0).sum(axis=0) for x in sums)) for out in kept]
+    groups = len(sums[0])
+    return [numbers(*(x[k].sum(axis=0) for x in sums)) for k in kept_windows(groups, groups)]
 
 
 def means_of(

@@ -12,7 +12,7 @@ from poskernel_core.analyses.kernels.formulas import total_variation
 from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, NotInModel, UnsupportedModel
-from poskernel_core.common.groups import GROUPS
+from poskernel_core.common.groups import GROUPS, kept_windows
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
@@ -34,12 +34,11 @@ class _Seen(Observer):
     ``queries [head, text, query, d]`` and ``keys [group, kv, key, d]``, each by layer.
     """
 
-    def __init__(self, ends: formulas.Ends, texts: int) -> None:
+    def __init__(self, ends: formulas.Ends) -> None:
         self.queries: dict[int, list[Tensor]] = {}
         self.keys: dict[int, Tensor] = {}
         self.rules: dict[int, ScoreRule] = {}
         self.ends, self.length = ends, 0
-        self.group = np.arange(texts) % GROUPS
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         self.length, self.rules[call.layer] = call.q.shape[2], call.rule
@@ -51,14 +50,12 @@ class _Seen(Observer):
             self.keys[call.layer] = torch.zeros(GROUPS, *keys.shape, device="cpu")
         self.keys[call.layer][batch.samples.start % GROUPS] += keys
 
-    def kernels(self, left_out: int | None) -> np.ndarray:
-        """Return the kernels ``[layer, head, offset]`` of all texts but those of one group."""
-        kept, ends = self.group != (-1 if left_out is None else left_out), self.ends
+    def kernels(self, kept: np.ndarray) -> np.ndarray:
+        """Return the kernels ``[layer, head, offset]`` of the texts that are kept."""
+        ends, found = self.ends, []
         first, at = self.length - ends.span, self.length - 1 - ends.back
-        there = np.arange(GROUPS) != (-1 if left_out is None else left_out)
-        found = []
         for layer, rule in sorted(self.rules.items()):
-            means = self.keys[layer].numpy()[there].sum(axis=0) / kept.sum()
+            means = self.keys[layer].numpy()[: len(kept)][kept[:GROUPS]].sum(axis=0) / kept.sum()
             queries = torch.stack(self.queries[layer], dim=1).numpy()[:, kept]
             found.append(formulas.offset_kernel(queries, means, at, first, ends.offsets, rule))
         return np.stack(found)
@@ -93,7 +90,7 @@ def longer_contexts(subject: ExperimentContext, params: longer.LongerContextsPar
         if factor == 1 and scaling != "own":
             kernels[scaling, 1], loss[scaling, 1] = kernels["own", 1], loss["own", 1]
             continue
-        edit, seen, rows = ScaledRotation(scaling, factor, length), _Seen(ends, len(texts)), []
+        edit, seen, rows = ScaledRotation(scaling, factor, length), _Seen(ends), []
         for number, text in enumerate(texts):
             subject.progress(done, total)
             end = torch.from_numpy(np.append(text[:start], text[-factor * (length - start) :]))
@@ -101,7 +98,7 @@ def longer_contexts(subject: ExperimentContext, params: longer.LongerContextsPar
             rows.append(losses(logits[0].cpu(), end)[start:])
             done += 1
         loss[scaling, factor] = np.array(rows)
-        kernels[scaling, factor] = [seen.kernels(out) for out in (None, *range(GROUPS))]
+        kernels[scaling, factor] = [*map(seen.kernels, kept_windows(len(texts), GROUPS))]
     params = params.model_copy(update={"length": length})
     return _result(subject, params, ends, (scalings, factors), left_out, kernels, loss)
 

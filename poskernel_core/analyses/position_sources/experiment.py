@@ -21,7 +21,7 @@ from poskernel_core.analyses.position_sources.formulas import (
 )
 from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.groups import first_in_equal_groups, groups_of
+from poskernel_core.common.groups import first_in_equal_groups, groups_of, kept_windows
 from poskernel_core.common.heads import layer_of, parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView, without
@@ -97,7 +97,7 @@ class _Texts(Observer):
                 f"{params.skip} (the skipped keys) or more: choose more text, or a smaller skip."
             )
         self.each = len(self.windows) // self.groups
-        self.kept = [np.ones(self.groups, bool), *~np.eye(self.groups, dtype=bool)]
+        self.kept = [*kept_windows(self.groups, self.groups)]
         self.layers: dict[int, _Layer] = {}
         self._wanted, self._group, self._batch = range(0), 0, subject.batch
 

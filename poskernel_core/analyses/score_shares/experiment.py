@@ -7,7 +7,7 @@ from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.score_shares.spec import ScoreShares, ShareParams
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.differences import each_group
-from poskernel_core.common.groups import first_in_equal_groups, groups_of
+from poskernel_core.common.groups import first_in_equal_groups, groups_of, kept_windows
 from poskernel_core.common.result import Result
 from poskernel_core.common.views import StatisticsView
 from poskernel_core.forward.attention import AttentionCall
@@ -76,7 +76,7 @@ def weights(groups: int, read: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     there = np.ones((1 + read, groups))
     if groups > 1:
         there[1 + np.arange(read), np.arange(read)] = 0
-    kept = np.concatenate([np.ones((read, 1)), 1 - np.eye(read)], axis=1)
+    kept = kept_windows(read, read).T.astype(float)
     apart = groups >= FEWEST
     alone = there * (1 - apart * np.eye(read, groups)[:, None])
     pairs = alone[..., None] * alone[..., None, :] * (1 - apart * np.eye(groups))

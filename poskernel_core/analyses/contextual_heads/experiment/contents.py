@@ -91,12 +91,6 @@ def token_ids(subject: ExperimentContext, text: str) -> np.ndarray:
     return np.concatenate([first, ids])[:length].astype(np.int64)
 
 
-def kept_windows(windows: int, groups: int) -> np.ndarray:
-    """Return which windows are kept, ``[kept, text]``: all, and then all but each group's."""
-    group = np.arange(windows) % max(1, groups)
-    return np.concatenate([np.ones((1, windows), bool), group != np.arange(groups)[:, None]])
-
-
 def destination_windows(windows: np.ndarray, query: int, token: int) -> np.ndarray:
     """Return the windows up to position ``query``, which holds the destination token."""
     cut = windows[:, : query + 1].copy()

@@ -15,7 +15,7 @@ from poskernel_core.analyses.contextual_heads.spec import (
     behaviour,
 )
 from poskernel_core.analyses.random_tokens.experiment.sampled import steps
-from poskernel_core.common.groups import first_in_equal_groups, groups_of
+from poskernel_core.common.groups import first_in_equal_groups, groups_of, kept_windows
 from poskernel_core.common.result import Result
 from poskernel_core.statistics.moments import Numbers
 
@@ -30,7 +30,7 @@ class LayerRows:
 
     def __init__(self, heads: int, texts: int, groups: int = 0) -> None:
         self.denominators = np.zeros((heads, texts))
-        self._kept = torch.from_numpy(contents.kept_windows(texts, groups)).double()
+        self._kept = torch.from_numpy(kept_windows(texts, groups)).double()
         self._kernel: np.ndarray | float = 0.0
         self._sums = np.zeros((5, 1 + groups, heads))
         self._keys = 0

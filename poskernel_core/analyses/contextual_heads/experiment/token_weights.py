@@ -14,7 +14,7 @@ from poskernel_core.analyses.contextual_heads.experiment.content_weights import 
     quantiles,
 )
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.groups import first_in_equal_groups, groups_of
+from poskernel_core.common.groups import first_in_equal_groups, groups_of, kept_windows
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.views import without
@@ -83,7 +83,7 @@ def _in_texts(
     texts = first_in_equal_groups(subject.windows, params.first_windows)
     windows = contents.destination_windows(texts, params.query, token)
     groups, size = groups_of(len(windows)), subject.model.geometry.n_vocab
-    kept = contents.kept_windows(len(windows), groups)
+    kept = kept_windows(len(windows), groups)
     count, total = np.zeros((2, 1 + groups, size))
     for some, rows in contents.last_rows(subject, windows, params.skip, (cell[0],), groups):
         scores = rows[0].log_weight[:, :, cell[1], :-1].numpy()
