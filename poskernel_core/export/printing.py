@@ -59,25 +59,14 @@ LEGEND: Final = {"orientation": "h", "x": 0, "xref": "container", "xanchor": "le
                  "y": 0, "yref": "container", "yanchor": "bottom"}  # fmt: skip
 
 
-def sheet(result: Result, title: str, width: int) -> dict[str, Any]:
-    """Return what stands around a picture ``width`` millimetres wide: its title and caption."""
-    pixels, cell = width * 96 / 25.4, head_of(result)
-    title = f"{cell}: {title}" if cell not in title else title
-    return {
-        "width": pixels,
-        "mm": width,
-        "title": textwrap.wrap(title, int(pixels / (LARGE * LETTER))),
-        "caption": textwrap.wrap(signature(result), int(pixels / (SMALL * LETTER))),
-        "about": caption(result),
-    }
-
-
 def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> dict[str, Any]:
     """Return a figure as ``print.js`` draws it, ``width`` millimetres wide.
 
     What waits for a click in the legend is left out, and what marks a selection. The default title
-    is the figure's.
+    is the figure's; it names the head. Around the picture are its title and caption.
     """
+    title, cell = title or plain_title(figure), head_of(result)
+    title = f"{cell}: {title}" if cell not in title else title
     spec = json.loads(figure.to_json())
     layout, pixels = spec["layout"], width * 96 / 25.4
     traces = [each for each in spec["data"]
@@ -120,8 +109,15 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
         "margin": {"l": 4, "r": 8, "t": 46 if bars else 10, "b": 4, "pad": 2},
         "legend": layout.get("legend", {}) | LEGEND,
     }
-    figure_title = sheet(result, title or plain_title(figure), width)
-    return figure_title | {"data": traces, "layout": layout}
+    return {
+        "width": pixels,
+        "mm": width,
+        "title": textwrap.wrap(title, int(pixels / (LARGE * LETTER))),
+        "caption": textwrap.wrap(signature(result), int(pixels / (SMALL * LETTER))),
+        "about": caption(result),
+        "data": traces,
+        "layout": layout,
+    }
 
 
 def plain_title(figure: go.Figure) -> str:

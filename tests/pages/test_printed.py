@@ -81,14 +81,14 @@ def test_what_a_paper_needs_and_what_a_page_alone_shows():
     assert "◀" in str(many.to_dict())
     assert "◀" not in str(made["data"])
     assert ["L1H2: Kernel"] == made["title"]
-    assert ["Kernel of L1H2"] == printing.sheet(one, "Kernel of L1H2", 85)["title"]
-    assert ["Kernels"] == printing.sheet(heads, "Kernels", 85)["title"]
+    assert ["Kernel of L1H2"] == printing.printed(many, one, 85, "Kernel of L1H2")["title"]
+    assert ["Kernels"] == printing.printed(many, heads, 85, "Kernels")["title"]
 
 
 @pytest.mark.browser
 def test_what_cannot_be_read_is_noticed(printer):
     """By the check above: else it would find nothing in any picture."""
-    around = printing.sheet(answer("kernel", head="L1H2"), "Title", 85)
+    around = printing.printed(go.Figure(), answer("kernel", head="L1H2"), 85, "Title")
     text = '<text x="{}" y="{}" font-size="{}">words</text>'
     legend = f'<g class="legend">{text.format(9, 40, 10)}</g>'
     for drawn, told in (
