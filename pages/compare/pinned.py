@@ -9,11 +9,11 @@ import streamlit as st
 
 from pages.shared.cards.card import card
 from pages.shared.cards.embed import in_place_of
-from pages.shared.cards.plain import plain, say
+from pages.shared.cards.plain import plain
 from pages.shared.cards.show import show, words_of
 from pages.shared.choices.fit import fitted_list
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, offer_rest, want
+from pages.shared.jobs.pressed import fetch_known, is_wanted, offer
 from pages.shared.selection.head_link import pin_link
 from pages.shared.selection.pins import (
     PinnedHead,
@@ -37,7 +37,6 @@ from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, rounded, value_text
 from poskernel_core.common.specs import DEFAULT_QUERY
-from poskernel_core.engine.admission import computes
 
 LOG_DEFAULT: Final = ["offset"]
 APART: Final = (
@@ -105,12 +104,10 @@ def ready(kept: Sequence[PinnedHead], selection: Selection) -> list[PinnedHead]:
             for each, _ in absent
         ):
             names += f" (stored at n = {DEFAULT_QUERY}: move the query position there)"
-        if not computes():
-            say(f"Not computed: {names}. {NOTHING_NEW}")
-            return there
+        first, keys = absent[0][0].run.model, [key for _, key in absent]
+        located = results.located(first.name, first.revision)
         with in_place_of():
-            st.info(plain(f"Not computed yet: {names}."), icon=":material/pending:")
-            compute_button("Compute them", "compute-pins", want, *(key for _, key in absent))
+            offer(plain(names), "Compute them", "compute-pins", *keys, located=located)
     return there
 
 
@@ -146,14 +143,9 @@ def _draw_measures(selection: Selection, kept: Sequence[PinnedHead], heads: str)
     try:
         missing = results.missing(HeadsBeside, first.run, whole)
         key = f"beside {heads} {selection.query} {selection.skip}"
-        found = None
-        if not missing or is_wanted(key):
-            found = results.fetch(HeadsBeside, first.run, whole)
-        if found is None and missing:
-            part = whole.model_copy(update={"leave_out": ",".join(missing)})
-            every = results.plan(HeadsBeside, first.run, whole).parts
-            if len(missing) < len(every):
-                found = results.fetch(HeadsBeside, first.run, part)
+        every, found = results.plan(HeadsBeside, first.run, whole).parts, None
+        if len(missing) < len(every) or is_wanted(key):
+            found = fetch_known(HeadsBeside, first.run, whole, missing, key)
     except PosKernelError as error:
         st.info(plain(str(error)))
         return
@@ -164,9 +156,9 @@ def _draw_measures(selection: Selection, kept: Sequence[PinnedHead], heads: str)
     if missing and not is_wanted(key):
         questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
         titles = ", ".join(plain(find(name).title) for name in questions)
-        told = f"Measures not computed yet for some heads: {titles}."
+        what, label = f"{titles} of some heads", "Compute the remaining measures"
         with in_place_of("measures"):
-            offer_rest(told, "Compute the remaining measures", key, "compute-measures")
+            offer(what, label, "compute-measures", key, located=selection.located)
 
 
 def _table(found: Result, queries: Sequence[int]) -> None:

@@ -117,7 +117,7 @@ def draw_experiments(selection: Selection) -> None:
     if not has_conversations(selection):
         blocks = [each for each in blocks if not each.needs_turns]
     missing = _missing(blocks, selection)
-    if why := nothing_new():
+    if why := nothing_new(selection.located):
         blocks = [each for each in blocks if each.name not in missing]
         if missing:
             names = ", ".join(plain(each) for each, _ in missing.values())

@@ -11,7 +11,7 @@ from pages.shared.cards.plain import plain, say_error
 from pages.shared.cards.rest import rest
 from pages.shared.cards.show import show
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import is_wanted, offer_rest
+from pages.shared.jobs.pressed import fetch_known, is_wanted, offer
 from pages.shared.selection.head_link import OVERVIEW, page_address
 from pages.shared.selection.host import allowed
 from pages.shared.selection.place import Place
@@ -140,14 +140,8 @@ def fetch_verdicts(selection: Selection, missing: list[str]) -> Result | None:
     Statistics are gathered at once; experiments run only after the reader has asked for them, and
     ``missing`` ones are left out until then.
     """
-    run = selection.run
     whole = HeadVerdictsParams(query=selection.query, skip=selection.skip)
-    if missing and is_wanted(wanted_key(selection)):
-        found = results.fetch(HeadVerdicts, run, whole)
-        if found is not None:
-            return found
-    part = whole.model_copy(update={"leave_out": ",".join(missing)})
-    return results.fetch(HeadVerdicts, run, part)
+    return fetch_known(HeadVerdicts, selection.run, whole, missing, wanted_key(selection))
 
 
 def draw_verdict(selection: Selection, found: Result) -> None:
@@ -168,8 +162,8 @@ def draw_verdict(selection: Selection, found: Result) -> None:
             st.markdown("\n".join(rest[FEW:]))
     unknown, key = found.words("unknown"), wanted_key(selection)
     if unknown and not is_wanted(key):
-        told = f"Measures not computed yet: {plain(', '.join(unknown))}."
-        offer_rest(told, "Compute the remaining measures", key, "compute-verdicts")
+        what, label = plain(", ".join(unknown)), "Compute the remaining measures"
+        offer(what, label, "compute-verdicts", key, located=selection.located)
 
 
 def wanted_key(selection: Selection) -> str:

@@ -7,10 +7,10 @@ import numpy as np
 import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
-from pages.shared.cards.plain import plain, say, say_error
+from pages.shared.cards.plain import plain, say_error
 from pages.shared.choices.fit import choose_one, fitted_flag, fitted_index
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import NOTHING_NEW, compute_button, is_wanted, want
+from pages.shared.jobs.pressed import is_wanted, offer
 from pages.shared.selection.pins import with_model
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.training.figures import STEPS, TOKENS
@@ -22,7 +22,6 @@ from poskernel_core.analyses.training.spec import (
 )
 from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.engine.admission import computes
 from poskernel_core.models import catalog
 from poskernel_core.models.catalog import official_name
 from poskernel_core.models.training import LOG, TrainingRun, schedule_for
@@ -112,8 +111,6 @@ class Chosen:
 def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
     """Say which checkpoints are not computed yet, with a button that computes all of them.
 
-    A server that computes nothing new has no such button.
-
     Raises:
         PosKernelError: a request does not fit.
     """
@@ -123,17 +120,10 @@ def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
     whose = f" of {chosen.training.model}" if chosen.beside else ""
     few = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
     every = len(chosen.training.checkpoints)
-    if not computes() or chosen.selection.located.away:
-        told = f"{len(missing)} of {every} checkpoints{whose} are not computed: {few}."
-        say(f"{told} {NOTHING_NEW}")
-        return
+    what = plain(f"{len(missing)} of {every} checkpoints{whose} ({few})")
+    button = f"compute-checkpoints{'-beside' * chosen.beside}"
     with in_place_of():
-        st.info(
-            plain(f"{len(missing)} of {every} checkpoints{whose} are not computed yet: {few}."),
-            icon=":material/pending:",
-        )
-        key = f"compute-checkpoints{'-beside' * chosen.beside}"
-        compute_button("Compute them", key, want, chosen.key)
+        offer(what, "Compute them", button, chosen.key, located=chosen.selection.located)
 
 
 def choose_run(selection: Selection) -> Chosen | None:

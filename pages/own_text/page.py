@@ -121,14 +121,14 @@ def choose_text(selection: Selection) -> str | None:
                 continue
             st.button(name, on_click=choose, args=(PARAMETER, example), key=f"example-{name}")
     if selection.located.away and text.strip():
-        st.caption(nothing_new())
+        st.caption(nothing_new(selection.located))
     if gone:
         st.warning(gone, icon=":material/link_off:")
     if not text.strip():
         if not gone:
             st.info(
                 f"{why} A text appears here if it was computed with these settings."
-                if (why := nothing_new())
+                if (why := nothing_new(selection.located))
                 else "Type or paste a text, or take an example, to see every head's attention on "
                 "it."
             )

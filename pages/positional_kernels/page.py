@@ -11,7 +11,7 @@ from pages.shared.cards.one_head import draw_kernel, draw_similarity, shares_tol
 from pages.shared.cards.rest import rest
 from pages.shared.cards.show import show
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import fetch_when_asked, is_wanted, offer_rest
+from pages.shared.jobs.pressed import fetch_when_asked, is_wanted, offer
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -160,8 +160,8 @@ def draw_alone(selection: Selection) -> None:
     if found := fetch_when_asked(KernelOnlyCost, run, asked, "compute-all-alone"):
         show("all-alone", found)
         if not whole:
-            told = "The ten heads of the largest cost are exact, the others estimated."
-            offer_rest(told, "Compute all exactly", plan.key, "compute-all-exactly")
+            what, button = "exact costs of all but the ten largest", "compute-all-exactly"
+            offer(what, "Compute all exactly", button, plan.key, located=selection.located)
 
 
 def draw_additivity(selection: Selection) -> None:

@@ -39,7 +39,8 @@ def opened(made, computed, monkeypatch):
 
 
 def said(app: AppTest) -> list[str]:
-    return [each.value.replace("\\", "") for each in (*app.info, *app.warning)]
+    offers = [each for each in app.caption if each.value.startswith("Not computed yet")]
+    return [each.value.replace("\\", "") for each in (*offers, *app.info, *app.warning)]
 
 
 def button(app: AppTest, label: str) -> Any:
@@ -50,7 +51,7 @@ def button(app: AppTest, label: str) -> Any:
 def test_from_nothing_to_everything(opened, computed, monkeypatch):
     """One button computes all; what is shown then comes from the store, and no worker is asked."""
     app = opened()
-    assert ["3 of 3 checkpoints are not computed yet: step-0, step-8, step-64."] == said(app)
+    assert ["Not computed yet: 3 of 3 checkpoints (step-0, step-8, step-64)."] == said(app)
     assert 0 == len(figures_on(app))
     app = fine(button(app, "Compute them").click().run())
     assert ([EQUAL], CHARTS) == (said(app), len(figures_on(app)))
@@ -77,7 +78,7 @@ def test_two_runs_side_by_side(opened, made, computed, monkeypatch, tmp_path_fac
     app = opened(alongside=str(other), tracked="L0H1", follow="half-mass distance")
     if "Compute them" in [each.label for each in app.button if each.key == "compute-checkpoints"]:
         app = fine(app.button(key="compute-checkpoints").click().run())
-    assert f"2 of 2 checkpoints of {other} are not computed yet: step-0, step-32." in said(app)
+    assert f"Not computed yet: 2 of 2 checkpoints of {other} (step-0, step-32)." in said(app)
     app = fine(app.button(key="compute-checkpoints-beside").click().run())
     both = [each for each in headings(app) if each.startswith("Half-mass distance over training")]
     assert [
@@ -113,7 +114,7 @@ def what_is_there_is_shown_meanwhile(opened, engine, monkeypatch):
         engine, "missing", lambda asked: [name for name in make_plan(asked).parts if name == gone]
     )
     app = opened(head="L1H2", step="64", tracked="L0H1")
-    assert f"1 of 3 checkpoints are not computed yet: {gone}." in said(app)[0]
+    assert f"Not computed yet: 1 of 3 checkpoints ({gone})." in said(app)[0]
     assert button(app, "Compute them")
     assert CHARTS == len(figures_on(app))
     assert [0, 64] == [int(re.sub(r"\D", "", each)) for each in bound(app)["step"].options]

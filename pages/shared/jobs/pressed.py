@@ -1,6 +1,6 @@
 """Results that are computed only when a reader presses a button."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -13,6 +13,7 @@ from poskernel_core.analyses.base import P, Question
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.admission import computes
+from poskernel_core.models.catalog import Located
 from poskernel_core.models.curated import BUNDLED_MODELS
 
 WANTED: Final = "wanted-results"
@@ -22,12 +23,11 @@ NOTHING_NEW: Final = "This server shows what was computed before and computes no
 def fetch_when_asked(
     question: type[Question[P]], run: RunSpec, params: P, key: str, *cards: str, left: str = ""
 ) -> Result | None:
-    """Return a result if it is stored or has been asked for; otherwise draw a button that asks.
+    """Return a result if it is stored or has been asked for; otherwise offer to compute it.
 
-    It has been asked for if it is being computed, by whoever wants it. Where nothing new can be
-    computed there is no such button. ``key`` is unique on the page: "compute-"
-    and the name of the card that shows the result, if no other ``cards`` do. ``left`` says what is
-    missing, where another result shows the rest.
+    It has been asked for if it is being computed, by whoever wants it. ``key`` is unique on the
+    page: "compute-" and the name of the card that shows the result, if no other ``cards`` do.
+    ``left`` says what is missing, where another result shows the rest.
     """
     with results.refusals_shown(question):
         asked, left = results.plan(question, run, params), left or question.noun_phrase
@@ -36,24 +36,51 @@ def fetch_when_asked(
         if results.engine().ready(asked) or computed or is_wanted(asked.key):
             return results.fetch(question, run, params)
         with in_place_of(*(cards or [key.removeprefix("compute-")])):
-            if why := nothing_new():
-                st.caption(f"Not computed: {left}. {why}")
-            else:
-                st.caption(f"Not computed yet: {left}. The model has to run for it.")
-                compute_button("Compute it", key, want, asked.key)
+            located = results.located(run.model.name, run.model.revision)
+            offer(left, "Compute it", key, asked.key, located=located)
     return None
 
 
-def nothing_new() -> str:
-    """Return why nothing can be computed of the model, and what to do, in Markdown; else empty."""
+def fetch_known(
+    question: type[Question[P]], run: RunSpec, params: P, missing: Sequence[str], key: str
+) -> Result | None:
+    """Return a composition: whole if it is there or asked for under ``key``, else what is known.
+
+    Its parameters say what to ``leave_out``: what is ``missing``.
+    """
+    if not missing or is_wanted(key):
+        found = results.fetch(question, run, params)
+        if found is not None:
+            return found
+    part = params.model_copy(update={"leave_out": ",".join(missing)})
+    return results.fetch(question, run, part)
+
+
+def nothing_new(located: Located) -> str:
+    """Return why nothing can be computed of a model, and what to do, in Markdown; else empty."""
     if not computes():
         return NOTHING_NEW
-    selection, other = st.session_state.get("selection"), next(iter(BUNDLED_MODELS))
-    if selection is None or not (away := selection.located.away):
+    if not located.away:
         return ""
     kept = {key: value for key, value in address().items() if key not in ("head", "query")}
+    other = next(iter(BUNDLED_MODELS))
     link = f"[{other}](?{urlencode(kept | {'model': other}, doseq=True)})"
-    return f"Only its results are here. To compute more, {away}. {link} computes here."
+    return f"Only its results are here. To compute more, {located.away}. {link} computes here."
+
+
+def offer(what: str, label: str, button: str, *keys: str, located: Located) -> None:
+    """Say what of a model is not computed yet, with a button that asks for it under ``keys``.
+
+    Where nothing new can be computed, it says why in place of the button. ``what`` is Markdown;
+    ``button`` is the button's widget key.
+    """
+    if why := nothing_new(located):
+        st.caption(f"Not computed: {what}. {why}")
+        return
+    row = st.container(horizontal=True, vertical_alignment="center", key=f"offer-{button}")
+    row.caption(f"Not computed yet: {what}.", width="content")
+    with row:
+        compute_button(label, button, want, *keys, help="the model runs: it may take minutes")
 
 
 def compute_button(
@@ -72,18 +99,3 @@ def is_wanted(key: str) -> bool:
 def want(*keys: str) -> None:
     """Note that this reader asks for computations. A callback."""
     st.session_state[WANTED] = {*st.session_state.get(WANTED, ()), *keys}
-
-
-def offer_rest(told: str, label: str, key: str, button: str) -> None:
-    """Say what is not computed yet, with a button that asks for it under ``key``.
-
-    Where nothing new can be computed there is no such button. ``told`` is Markdown; ``button`` is
-    the button's widget key.
-    """
-    row = st.container(horizontal=True, vertical_alignment="center", key=f"rest-{button}")
-    row.markdown(f":small[{told}]", width="content")
-    if why := nothing_new():
-        row.markdown(f":small[{why}]")
-        return
-    with row:
-        compute_button(label, button, want, key, help="the model runs again: it may take minutes")
