@@ -21,12 +21,11 @@ from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import compute_button, is_wanted, want
 from pages.shared.look.fold import fold
-from pages.shared.selection.head_choice import strongest
+from pages.shared.selection.head_choice import ranked
 from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.summary import heads_table, summary
-from poskernel_core.analyses import find
 from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.claims import ATTENTION, HALF
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
@@ -34,7 +33,7 @@ from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.measures import one_a_head
-from poskernel_core.common.errors import BadRequest, PosKernelError
+from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import identity
@@ -83,9 +82,10 @@ CARDS: Final = ("texts-curve", "texts-map")
 
 def draw_stories(selection: Selection) -> None:
     """Draw links to figures of this model that show something at once, as far as stored."""
+    known = partial(results.known, run=selection.run, geometry=selection.located.geometry)
     links = [
         f"[{words}]({page_address(page, cell)}#{card}) ({cell})"
-        for words, page, cell, card in stories(partial(_stored, selection))
+        for words, page, cell, card in stories(known)
     ]
     if links:
         st.markdown(f"**See** {' · '.join(links)}")
@@ -117,19 +117,7 @@ STORIES: Final = (
 
 def _clearly(scores: np.ndarray, least: float = ATTENTION) -> str:
     """Return the head with the largest of ``scores``; empty unless that is large."""
-    if np.isnan(scores).all():
-        return ""
-    layer, head = strongest(scores)
-    return head_name(layer, head) if scores[layer, head] >= least else ""
-
-
-def _stored(selection: Selection, name: str) -> Result | None:
-    question = find(name)
-    defaults = question.default_params(selection.run, selection.located.geometry)
-    try:
-        return results.stored(results.plan(question, selection.run, question.params(**defaults)))
-    except PosKernelError:
-        return None
+    return next((head_name(*at) for at in ranked(scores)[:1] if scores[at] >= least), "")
 
 
 STEPS: Final = (

@@ -22,7 +22,7 @@ from pages.shared.experiments.random_controls import (
 )
 from pages.shared.grid.measure_grid import draw_heads, head_texts
 from pages.shared.jobs import results
-from pages.shared.selection.head_choice import offer_strongest
+from pages.shared.selection.head_choice import offer_strongest, ranked
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -227,22 +227,21 @@ SHOWN = 5
 def draw_scores(selection: Selection, scores: Result) -> None:
     """Draw the induction scores of all heads, and name the strongest."""
     found = scores.only("induction")
-    flat = found.values["induction"]
-    order = sorted((-flat[i, j], i, j) for i in range(len(flat)) for j in range(flat.shape[1]))
-    ranked = ", ".join(
+    strongest = ", ".join(
         f"**{head_link(head_name(i, j))}** {value_text(found.select(layer=i, head=j), 'induction')}"
-        for _, i, j in order[:SHOWN]
+        for i, j in ranked(found.values["induction"])[:SHOWN]
     )
     first, second = (value_text(scores.select(copy=copy), "loss") for copy in (1, 2))
 
     def draw() -> None:
         st.markdown(
-            f"Strongest: {ranked}. Loss of the first half {first} nats, of the second {second}. "
+            f"Strongest: {strongest}. Loss of the first half {first} nats, of the second {second}. "
             f"(Over {counted(scores.params['samples'], 'sequence')} of "
             f"{counted(scores.params['period'], 'token')} twice, without ablation.)"
         )
         texts = head_texts(found, "induction", "induction score")
-        draw_heads(linear(flat), texts, "induction score", selection, "induction-grid")
+        shade = linear(found.values["induction"])
+        draw_heads(shade, texts, "induction score", selection, "induction-grid")
 
     show("induction", scores, "Induction heads", draw)
 

@@ -23,18 +23,20 @@ from pages.shared.grid.measure_grid import all_heads
 from pages.shared.grid.measures import MEASURES, chosen_measure
 from pages.shared.jobs import results
 from pages.shared.run import current
-from pages.shared.selection.functions import functions_of
+from pages.shared.selection.head_choice import ranked
 from pages.shared.selection.pins import compare_link, pin_button, pinned_cells
 from pages.shared.selection.place import LOG_AXES, Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses.claims import ATTENTION
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.previous_token.spec import PreviousToken, PreviousTokenParams
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.models.catalog import Located
-from poskernel_core.models.known import telling_head
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.models.known import MEASURED, known_heads, telling_head
 
 CHOICES: Final = "instrument"
 """The key of the part that reports the reader's choices in the browser."""
@@ -188,6 +190,27 @@ def _keys(run: RunSpec, skip: int, queries: tuple[int, ...]) -> dict[str, str]:
         with suppress(PosKernelError):
             found[name] = results.plan(question, run, params).key
     return found
+
+
+FUNCTIONS: Final = {
+    "previous-token": ("previous_mass", MEASURED["previous_token"]),
+    "induction-scores": ("induction", MEASURED["induction"]),
+}
+"""Questions whose answers show what a head does: the value, and the words before it."""
+
+
+def functions_of(run: RunSpec, geometry: Geometry) -> dict[str, str]:
+    """Return what heads are known to do, by head name, the strongest first.
+
+    It comes from the posts or from training, else from stored results of the run.
+    """
+    known = known_heads(run.model.name)
+    for name, (value, words) in ({} if known else FUNCTIONS).items():
+        if (found := results.known(name, run, geometry)) is not None:
+            shares = found.values[value]
+            much = [at for at in ranked(shares) if shares[at] >= ATTENTION]
+            known |= {head_name(*at): f"{words} {shares[at]:.2f}" for at in much}
+    return known
 
 
 def _targets(selection: Selection) -> Mapping[str, Any]:

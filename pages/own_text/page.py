@@ -1,7 +1,6 @@
 """A reader's own text: every head's attention on it, and its scores in two parts."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from math import isnan
 from typing import Any, Final
@@ -31,7 +30,7 @@ from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
 from pages.shared.tables.tables import ROWS_SHOWN, heads_frame, linked_table, number_columns
 from poskernel_core.analyses.conversations.spec import ConversationParams, Conversations
-from poskernel_core.analyses.headvis.spec import HeadExamples, HeadExamplesParams
+from poskernel_core.analyses.headvis.spec import HeadExamples
 from poskernel_core.analyses.headvis.views import sharpest
 from poskernel_core.analyses.own_text.figures import (
     between,
@@ -56,7 +55,7 @@ from poskernel_core.analyses.writing.spec import (
     LogitContributionsParams,
 )
 from poskernel_core.analyses.writing.views import logit_title, word_names
-from poskernel_core.common.errors import BadRequest, InvalidField, PosKernelError, StoreFailed
+from poskernel_core.common.errors import BadRequest, InvalidField, StoreFailed
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result, plain
 from poskernel_core.common.rounding import as_printed
@@ -84,10 +83,7 @@ EXAMPLES: Final = {
 
 def where_it_attends(selection: Selection) -> dict[str, str]:
     """Return the text in which the head attends most sharply, if example texts are stored."""
-    found = None
-    with suppress(PosKernelError):
-        asked = results.plan(HeadExamples, selection.run, HeadExamplesParams())
-        found = results.stored(asked)
+    found = results.known(HeadExamples.name, selection.run, selection.located.geometry)
     best = sharpest(selection.of(found), 1) if found else None
     if not best:
         return {}

@@ -17,7 +17,7 @@ from pages.shared.experiments.random_controls import (
     enough_context,
 )
 from pages.shared.jobs import results
-from pages.shared.selection.head_choice import offer_strongest, strongest
+from pages.shared.selection.head_choice import offer_strongest, ranked
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection, select_head
@@ -102,7 +102,7 @@ def draw_first(zero: Result, parts: Result, selection: Selection) -> None:
         "Probability of [B] after the last [A], by the start of the sequence and the position of "
         "the first [A]:"
     )
-    layer, head = strongest(np.nan_to_num(zero.values["candidate_attention"]).max(axis=0))
+    layer, head = ranked(np.nan_to_num(zero.values["candidate_attention"]).max(axis=0))[0]
     told = "probability of [B] after the last [A]"
     numbers = (zero.values["probability"].tolist(), zero.errors["probability"].tolist())
     texts = [

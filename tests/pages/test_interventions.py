@@ -7,8 +7,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from pages.interventions.controls import CHANGES
-from pages.interventions.first_heads import first_heads
 from pages.shared.jobs import results
+from pages.shared.selection.head_choice import ranked
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.analyses.patching.presets import pairs_for
@@ -211,10 +211,11 @@ def choose_measure(app: AppTest, title: str) -> None:
         press(app, "compute-first-heads")
 
 
-def test_first_heads():
+def test_heads_by_a_number():
+    """Equal ones stay in the order of heads, and heads without a number are left out."""
     values = np.array([[0.3, np.nan, -2.0], [7.0, 0.3, 1.0]])
-    assert ["L0H2", "L0H0", "L1H1", "L1H2", "L1H0"] == first_heads(values, 6)
-    assert ["L1H0", "L1H2"] == first_heads(-values, 2)
+    assert [(1, 0), (1, 2), (0, 0), (1, 1), (0, 2)] == ranked(values)
+    assert [] == ranked(values * np.nan)
 
 
 @pytest.mark.slow

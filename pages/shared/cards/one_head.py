@@ -1,6 +1,5 @@
 """Cards on the selected head that several pages draw."""
 
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,8 +12,7 @@ from pages.shared.choices.choices import chosen
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.claims import ATTENTION, passing
-from poskernel_core.analyses.sinks.spec import AttentionSinks, SinkParams
-from poskernel_core.common.errors import PosKernelError
+from poskernel_core.analyses.sinks.spec import AttentionSinks
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 
@@ -24,9 +22,7 @@ def first_keys(selection: Selection) -> tuple[np.ndarray, np.ndarray] | None:
 
     None if no keys are skipped, or the attention to them is not stored.
     """
-    found = None
-    with suppress(PosKernelError):
-        found = results.stored(results.plan(AttentionSinks, selection.run, SinkParams()))
+    found = results.known(AttentionSinks.name, selection.run, selection.located.geometry)
     if found is None or not 0 < selection.skip <= found.values["alpha"].shape[-1]:
         return None
     skipped = slice(selection.skip)

@@ -33,6 +33,7 @@ from poskernel_core.models import catalog
 from poskernel_core.models import training as runs
 from poskernel_core.models.attached import attached
 from poskernel_core.models.catalog import Located
+from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.training import TrainingRun, training_run
 
 PATIENCE = 0.8
@@ -133,6 +134,15 @@ def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
 def stored(asked: Plan) -> Result | None:
     """Return a result if it is stored."""
     return engine().cached(asked)
+
+
+def known(name: str, run: RunSpec, geometry: Geometry) -> Result | None:
+    """Return the answer to a question as the model's defaults ask it, if it is stored."""
+    question = find(name)
+    with suppress(PosKernelError):
+        params = question.params(**question.default_params(run, geometry))
+        return stored(plan(question, run, params))
+    return None
 
 
 def fetch(

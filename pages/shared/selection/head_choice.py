@@ -8,15 +8,16 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.models.known import telling_head
 
 
-def strongest(scores: np.ndarray) -> tuple[int, int]:
-    """Return layer and head number of the largest of ``scores [layer, head]``."""
-    layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
-    return int(layer), int(head)
+def ranked(scores: np.ndarray) -> list[tuple[int, int]]:
+    """Return layers and heads by ``scores [layer, head]``, the largest first, without NaN."""
+    order = np.argsort(-scores, axis=None, kind="stable")
+    places = np.stack(np.unravel_index(order, scores.shape), axis=1).tolist()
+    return [(layer, head) for layer, head in places if np.isfinite(scores[layer, head])]
 
 
 def offer_strongest(scores: np.ndarray, selection: Selection, what: str) -> None:
     """Say which head has the largest of ``scores``, with a click that selects it."""
-    _offer(selection, head_name(*strongest(scores)), f"the strongest {what} of this model")
+    _offer(selection, head_name(*ranked(scores)[0]), f"the strongest {what} of this model")
 
 
 def offer_head(selection: Selection, topic: str) -> None:
