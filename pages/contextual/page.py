@@ -84,14 +84,14 @@ def heads_table(heads: Result, selected: str) -> None:
 
 def draw_evidence(head: Result, limits: dict[str, float]) -> None:
     """Draw the evidence for a head's group: each number next to its threshold."""
-    read, query = counted(head.provenance["first_windows"], "window"), head.params["query"]
+    read, token = counted(head.provenance["first_windows"], "window"), head.params["token"]
     duplicates = f"duplicate token from {limits['duplicates']:g}"
     rows = (
         ("Attention to near duplicates", "near_duplicates", duplicates),
         ("Attention to far duplicates", "far_duplicates", duplicates),
         ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
         (
-            f"Effective token count (ETC) at n = {query}",
+            f"Effective token count (ETC) of {quoted(token)} at n = {head.params['query']}",
             "etc",
             f"contextual from {limits['broad']:.0f}",
         ),

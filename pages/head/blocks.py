@@ -158,8 +158,12 @@ def _part(
 
 def _anatomy(found: Result, selection: Selection) -> None:
     head = selection.of(found)
-    if reason := str(head.texts["reason"]):
-        st.caption(f"{selection.cell} has {reason} of its attention.")
+    if str(head.texts["reason"]):
+        least = f"{found.params['threshold']:g}"
+        st.caption(
+            f"{selection.cell} gives the first key less than {least} of its attention: a "
+            "sink is taken apart from there on."
+        )
         return
 
     def draw() -> None:

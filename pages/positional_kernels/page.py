@@ -104,7 +104,8 @@ def _draw_ranking(found: Result) -> None:
     rows = []
     for layer, head in ranking(found):
         own = found.select(layer=layer, head=head, factor=last)
-        numbers = (value_text(own.select(scaling=place), "distance") for place in range(len(names)))
+        numbers = [value_text(own.select(scaling=place), "distance") for place in range(len(names))]
+        numbers[0] = value_text(own, "longest_distance")  # as sentences and the Map have it
         rows.append((head_link(head_name(layer, head)), *numbers))
     markdown_table(("Head", *(f"{name} angles" for name in names)), rows)
 
@@ -143,10 +144,6 @@ def draw_alone(selection: Selection) -> None:
     with left:
         one = KernelOnlyHeadParams(skip=skip, head=cell)
         if found := fetch_when_asked(KernelOnlyHead, run, one, "compute-alone"):
-            st.markdown(
-                f"If {cell} attended by its kernel alone, the model would lose "
-                f"{value_text(found, 'kernel_only_cost')} nats a token."
-            )
             title = f"What the model loses without the texts' own attention in {cell}"
             show("alone", found, title)
     with right:

@@ -78,7 +78,7 @@ def test_experiments_wait_for_a_press(show, computed):
     assert 10 == len(table.strip().splitlines())
     assert "start token (id 0), filler (id 1)" in table
     app = fine(choose(app, "head", "L0H0"))
-    assert "L0H0 has no sink: the first key gets less than 0.3" in words(app)
+    assert "L0H0 gives the first key less than 0.3 of its attention: a sink is taken" in words(app)
 
 
 def test_a_note_is_kept(show, computed):

@@ -127,8 +127,8 @@ def dilution_figure(head: Result) -> go.Figure:
         if np.isfinite(slope):
             away = np.log(keys[part]) - np.log(keys[part]).mean()
             line = np.exp(np.log(etc[part]).mean() + slope * away)
-            add_curve(figure, keys[part], line, None, name=f"{label} {slope:.2f}", look=look,
-                      where="%{x:.0f} keys")  # fmt: skip
+            told = f"{label} {number_of(head, name)}"
+            add_curve(figure, keys[part], line, None, name=told, look=look, where="%{x:.0f} keys")
     add_curve(figure, keys, etc, error, name="ETC ± 1 s.e.", look=Look(BLUE),
               where="%{x:.0f} visible keys", band=False)  # fmt: skip
     figure.update_traces(mode="lines", selector=lambda trace: trace.name != "ETC ± 1 s.e.")

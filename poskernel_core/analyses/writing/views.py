@@ -37,8 +37,8 @@ def copies(head: Head) -> Iterator[Claim]:
 
 
 def _signed(number: float) -> str:
-    """Return a number with its sign and two digits."""
-    return as_printed(f"{number:+.2f}")
+    """Return a number with its sign and two decimals, or two digits if it is small."""
+    return as_printed(f"{number:+.2f}" if abs(number) >= 0.01 or not number else f"{number:+.1g}")
 
 
 def _writes(result: Result) -> str:

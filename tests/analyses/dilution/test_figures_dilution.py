@@ -5,6 +5,7 @@ import pytest
 
 from poskernel_core.analyses.dilution.views import ranking
 from poskernel_core.analyses.views import figure_of
+from poskernel_core.common.rounding import brief
 from tests.support.made_results import result
 
 KEYS = np.array([11.0, 23, 37, 59, 83])
@@ -43,7 +44,7 @@ def test_slopes(slopes):
         ("alpha_upper", "slope, upper half", slice(2, 5)),
     ):
         slope = float(head.values[name])
-        line = drawn[f"{label} {slope:.2f}"]
+        line = drawn[f"{label} {brief(slope)}"]
         steps = np.diff(np.log(np.array(line.y))) / np.diff(np.log(KEYS[part]))
         np.testing.assert_allclose(steps, slope)
         middle = np.log(head.values["etc"][part]).mean()
