@@ -1,6 +1,7 @@
 """A reader's own text: every head's attention on it, and its scores in two parts."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from math import isnan
 from typing import Any, Final
@@ -62,11 +63,14 @@ from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.admission import computes
 from poskernel_core.plotting.shades import diverging
-from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text
+from poskernel_core.storage.typed import check_text, is_name, keep_text, kept_text, name_of
 
 PARAMETER: Final = "text"
 SHARES: Final = "share of attention"
 BEGUN: Final = "own-text-begun"
+LONG: Final = "texts-too-long"
+"""The last texts of the session that no address holds, by the names that stand for them there."""
+MAX_LONG: Final = 10
 
 MAX_IN_ADDRESS: Final = 8000
 EXAMPLES: Final = {
@@ -131,24 +135,12 @@ def choose_text(selection: Selection) -> str | None:
         return None
     try:
         check_text(text)
-        address = _address_of(text)
-        spell(PARAMETER, text, [] if address is None else [address])
     except BadRequest as error:
         say_error(str(error))
         return None
-    if address is not None and is_name(address):
-        here = urlsplit(st.context.url or "").netloc
-        st.caption(
-            f"A link to this page holds the text's hash alone: it opens on this server ({here}), "
-            "which keeps the text, and nowhere else."
-        )
-    elif address is not None:
-        st.caption("A link to this page holds the text itself, and opens on any server.")
-    else:
-        st.caption(
-            f"This text is too long for a link: this server does not keep texts, and a link holds "
-            f"up to {MAX_IN_ADDRESS:,} characters."
-        )
+    address, told = _address_of(text)
+    spell(PARAMETER, text, [address])
+    st.caption(told)
     return text
 
 
@@ -163,7 +155,8 @@ def _follow_link(first: str) -> str:
     st.session_state[BEGUN] = True
     if asked is None or not is_name(asked):
         return ""
-    if (text := kept_text(engine().store, asked)) is not None:
+    text = st.session_state.get(LONG, {}).get(asked) or kept_text(engine().store, asked)
+    if text is not None:
         choose(PARAMETER, text)
         return ""
     waits()  # the link stays as it is
@@ -177,14 +170,23 @@ def _typed() -> None:
     choose(PARAMETER, st.session_state["text-gone"])
 
 
-def _address_of(text: str) -> str | None:
-    """Return a text's parameter in the address; None if it is too long."""
+def _address_of(text: str) -> tuple[str, str]:
+    """Return a text's parameter in the address, and what a link with it is good for."""
     if settings().keep_texts and computes():
-        try:
-            return keep_text(engine().store, text)
-        except StoreFailed:
-            pass  # a full or read-only store: the address holds the text itself
-    return text if len(text) <= MAX_IN_ADDRESS else None
+        with suppress(StoreFailed):  # a full or read-only store: the address holds the text itself
+            name, here = keep_text(engine().store, text), urlsplit(st.context.url or "").netloc
+            return name, (
+                f"A link to this page holds the text's hash alone: it opens on this server "
+                f"({here}), which keeps the text, and nowhere else."
+            )
+    if len(text) <= MAX_IN_ADDRESS:
+        return text, "A link to this page holds the text itself, and opens on any server."
+    long = st.session_state.get(LONG, {}) | {name_of(text): text}
+    st.session_state[LONG] = dict([*long.items()][-MAX_LONG:])
+    return name_of(text), (
+        "This text is too long for a link, and this server does not keep texts: Back and Forward "
+        f"find it while the page is open. A link holds up to {MAX_IN_ADDRESS:,} characters."
+    )
 
 
 SHARE: Final = "of the variance of this row's scores"

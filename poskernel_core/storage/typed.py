@@ -16,15 +16,20 @@ PREFIX = "typed-"
 DIGITS = 32
 
 
+def name_of(text: str) -> str:
+    """Return the name of a text: 32 digits of its SHA-256, equal for equal texts."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
+
+
 def is_name(text: str) -> bool:
     """Return whether a string is a name from :func:`keep_text`, not a text that someone typed."""
     return re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", text) is not None
 
 
 def keep_text(store: Store, text: str) -> str:
-    """Store a text and return its name: 32 digits of its SHA-256, equal for equal texts."""
+    """Store a text and return its name."""
     check_text(text)
-    name = _digest(text)[:DIGITS]
+    name = name_of(text)
     if kept_text(store, name) != text:
         store.put(PREFIX + name, {"text": text}, {})
         quotas, size = settings(), 0
@@ -40,9 +45,7 @@ def kept_text(store: Store, name: str) -> str | None:
     """Return the text of a name; None if the store lacks it, or has a text of another name."""
     found = store.get(PREFIX + name) if is_name(name) else None
     text = None if found is None else found[0].get("text")
-    if not isinstance(text, str) or not _digest(text).startswith(name):
-        return None
-    return text
+    return text if isinstance(text, str) and name_of(text) == name else None
 
 
 def check_text(text: str) -> None:
@@ -58,7 +61,3 @@ def check_text(text: str) -> None:
         raise BadRequest(
             f"Expected text, got half a character at place {error.start}: remove it."
         ) from error
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,5 +1,6 @@
 """Away and back on every page: what a reader chose is in the address, and there again."""
 
+import re
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
@@ -83,6 +84,24 @@ def test_back_and_forward_lack_nothing(page, still, shipped_only):
         assert ([], seen.get(page.url, values(page))) == (notices(page), values(page))
         met.add(page.url)
     assert {"L20H1", "L1H3", "L1H2", "L0H1"} <= {seen[each]["Head"] for each in met & seen.keys()}
+
+
+def test_a_choice_that_is_taken_back_at_once_leaves_no_step(page, still, shipped_only):
+    """Back from it is what one chose before, and Forward leads to it again."""
+    visit(page, f"{still.url}/?model=demo-gpt2&head=L0H1")
+    page.wait_for_timeout(LATER)
+    cell(page, "L1H3").click()
+    settle(page)
+    page.wait_for_timeout(LATER)
+    page.evaluate("""() => {
+      const there = location.href;
+      for (const each of [there.replace("L1H3", "L2H2"), there]) history.pushState({}, "", each);
+    }""")
+    for act, head in ((page.go_back, "L0H1"), (page.go_forward, "L1H3")):
+        act()
+        expect(page).to_have_url(re.compile(f"head={head}"))
+        settle(page)
+        assert head == values(page)["Head"]
 
 
 def notices(page):

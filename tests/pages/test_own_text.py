@@ -12,7 +12,7 @@ from pages.shared.choices.links import PAGE_KEYS
 from pages.shared.jobs import results
 from poskernel_core.analyses.own_text.spec import OwnText, OwnTextParams
 from poskernel_core.common.heads import head_name
-from poskernel_core.storage.typed import keep_text
+from poskernel_core.storage.typed import is_name, keep_text
 from tests.pages.test_script import FILES
 from tests.support.bound import (
     bound,
@@ -324,8 +324,15 @@ def test_a_host_that_forbids_keeping(script, fresh_engine, monkeypatch):
     assert "a b c" == app.query_params["text"]
     assert [] == [*fresh_engine.store.keys("typed-")]
     bound(app)[PARAMETER].set_value("a " * 5000).run()
-    assert "text" not in app.query_params
+    name = app.query_params["text"]
+    assert is_name(name)
     assert any("too long for a link" in each.value for each in app.caption)
+
+    app.query_params |= {"text": "d e"}  # as Back, and then Forward
+    assert "d e" == bound(app.run())[PARAMETER].value
+    app.query_params |= {"text": name}
+    assert "a " * 5000 == bound(app.run())[PARAMETER].value
+    assert [] == [*fresh_engine.store.keys("typed-")]
 
 
 def test_too_many_characters(script):
