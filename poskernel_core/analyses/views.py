@@ -18,6 +18,7 @@ import plotly.graph_objects as go
 from poskernel_core.analyses.base import Question
 from poskernel_core.analyses.pictures import names_along, titled
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.by_axes import by_axes
 from poskernel_core.plotting.layout import set_title
 
@@ -108,6 +109,18 @@ def finding_of(result: Result) -> str:
     """Return what a result, or a part of it, shows, in a sentence; empty if it supports none."""
     view = view_of(result, "says")
     return view.says(result) if view is not None and view.says is not None else ""
+
+
+def why_empty(result: Result) -> str:
+    """Return why a part of an answer may have no number, as a sentence; empty if unknown."""
+    layer, skip = result.chosen.get("layer"), result.params.get("skip") or 0
+    query = result.chosen.get("query", result.params.get("query"))
+    if reason := result.provenance.get("layers_without_heads", {}).get(str(layer)):
+        return f"Layer {layer} has no heads: it is {reason}."
+    if query is not None and query < skip:
+        keys = counted(skip, "key")
+        return f"No key is left at n = {query}: the first {keys} are skipped."
+    return ""
 
 
 @cache

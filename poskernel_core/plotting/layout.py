@@ -96,11 +96,11 @@ def without_title(figure: go.Figure) -> go.Figure:
     return figure
 
 
-def say_if_empty(figure: go.Figure) -> go.Figure:
-    """Say in a figure without any number that there is none to draw, in place."""
+def say_if_empty(figure: go.Figure, why: str = "") -> go.Figure:
+    """Say in a figure without any number that there is none to draw, and why, in place."""
     if any(map(_has_numbers, figure.data)):
         return figure
-    text = "Nothing to draw: no value is defined for this selection."
+    text = why or "Nothing to draw: no value is defined for this selection."
     middle = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
     return figure.add_annotation(text=text, showarrow=False, **middle)
 

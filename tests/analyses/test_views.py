@@ -8,7 +8,7 @@ import pytest
 
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import values_of
-from poskernel_core.analyses.views import ANY, figure_of, topic, view_of
+from poskernel_core.analyses.views import ANY, figure_of, topic, view_of, why_empty
 from tests.analyses.test_figures import made
 from tests.support.made_findings import check
 
@@ -67,3 +67,14 @@ def test_no_view_hides_another(name, view):
     part = fitting(name, view)
     for what in ("draw", "says", "reading"):
         assert not getattr(view, what) or view_of(part, what) is view, what
+
+
+def test_why_a_part_has_no_number():
+    """Its layer has no heads, or no key is left; else it is not known."""
+    one = made("kernel").select(layer=1, head=2)
+    assert "" == why_empty(one)
+    bare = made("kernel").without_heads({1: "recurrent"})
+    assert "Layer 1 has no heads: it is recurrent." == why_empty(bare.select(layer=1, head=2))
+    assert "" == why_empty(bare.select(layer=0, head=2))
+    late = replace(one, params=one.params | {"skip": 11})
+    assert "No key is left at n = 10: the first 11 keys are skipped." == why_empty(late)

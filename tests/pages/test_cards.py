@@ -73,6 +73,19 @@ def test_a_dark_page_has_figures_of_its_own(night):
     assert light is not cards.ready(partial(figure_of, result()))
 
 
+def test_an_empty_figure_says_why(night):
+    """As far as its answer tells it."""
+
+    def empty(_: Result) -> go.Figure:
+        return go.Figure(go.Scatter(y=[np.nan]), {"margin": {"t": 40}, "height": 300})
+
+    bare = result()
+    bare.provenance["layers_without_heads"] = {"2": "recurrent"}
+    bare.chosen["layer"] = 2
+    assert "Layer 2 has no heads: it is recurrent." in cards.ready(partial(empty, bare)).spec
+    assert "Nothing to draw" in cards.ready(partial(empty, result())).spec
+
+
 def test_the_documentation_of_a_question(monkeypatch, tmp_path):
     """A concept with the name of its topic or its own, else the reference; none without a site."""
     for name in ("concepts/sink-anatomy", "reference/questions/sink-anatomy",

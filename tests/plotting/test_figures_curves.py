@@ -92,6 +92,8 @@ def test_an_empty_figure_says_so():
     ):  # fmt: skip
         figure = say_if_empty(go.Figure(trace))
         assert ["Nothing to draw"] == [each.text[:15] for each in figure.layout.annotations]
+        (said,) = say_if_empty(go.Figure(trace), "It is so.").layout.annotations
+        assert "It is so." == said.text
     for trace in (
         go.Scatter(x=[1, 2], y=[np.nan, 0]), go.Bar(x=[0, np.nan], y=["a", "b"], orientation="h"),
         go.Heatmap(z=np.array([gone, [np.nan, 3]], dtype=float)), go.Image(source="data:,"),

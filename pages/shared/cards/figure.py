@@ -17,6 +17,7 @@ import streamlit as st
 from cachetools import LRUCache, cached
 
 from pages.shared.look.component import SHARED
+from poskernel_core.analyses.views import why_empty
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import chart_config
 from poskernel_core.export.printing import SCRIPT as PRINT_SCRIPT
@@ -194,7 +195,9 @@ def _new(figure: Make, titled: bool, square: bool) -> Ready:
         size = "player" if layout.sliders else "scene"
     elif square or is_square(first):
         size = "third" if layout.height <= THIRD else "whole"
-    return Ready(legible(first).to_json(), title, layout.height, size)
+    answer = next((each for each in _given(figure) if isinstance(each, Result)), None)
+    shown = legible(first, why_empty(answer) if answer is not None else "")
+    return Ready(shown.to_json(), title, layout.height, size)
 
 
 @cached(LRUCache(MAX_FIGURES), key=lambda *given: (given[0], *given[2:]), lock=threading.Lock())
@@ -204,13 +207,17 @@ def _kept(asked: Hashable, figure: Make, titled: bool, square: bool) -> Ready:
 
 def _asked(figure: Make) -> Hashable:
     """Return what a figure depends on, results by their content; None if it is not known."""
-    if not isinstance(figure, partial):
-        return None
-    given = [*figure.args, *figure.keywords.values()]
-    if not all(isinstance(each, Result | str | int | float | tuple | None) for each in given):
+    given = _given(figure)
+    known = all(isinstance(each, Result | str | int | float | tuple | None) for each in given)
+    if not isinstance(figure, partial) or not known:
         return None
     told = [each.fingerprint if isinstance(each, Result) else each for each in given]
     return figure.func, dark(), *figure.keywords, *told
+
+
+def _given(figure: Make) -> list[Any]:
+    """Return what a figure is made of, as far as it is known."""
+    return [*figure.args, *figure.keywords.values()] if isinstance(figure, partial) else []
 
 
 def made(figure: Make) -> list[go.Figure]:
@@ -219,9 +226,9 @@ def made(figure: Make) -> list[go.Figure]:
     return [found] if isinstance(found, go.Figure) else list(found)
 
 
-def legible(figure: go.Figure) -> go.Figure:
-    """Give a figure the page's font and the colours of its theme, in place."""
-    say_if_empty(on_dark(figure) if dark() else figure)
+def legible(figure: go.Figure, why: str = "") -> go.Figure:
+    """Give a figure the page's font and theme, in place; an empty one says ``why`` it is."""
+    say_if_empty(on_dark(figure) if dark() else figure, why)
     ink = {"color": INK[dark()]}
     layout: dict[str, Any] = {"legend": {"font": ink}, "template": _look(ink["color"])}
     for axis in (*figure.select_xaxes(), *figure.select_yaxes()):
