@@ -12,7 +12,7 @@ from pages.shared.cards.plain import capital, plain, say_error
 from pages.shared.cards.show import show
 from pages.shared.choices.fit import fitted_index
 from pages.shared.grid.measure_grid import draw_heads, head_texts
-from pages.shared.grid.measures import MEASURES, Measure
+from pages.shared.grid.measures import MEASURES, Measure, titles_for
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.pins import add_pins, pin_of, with_model
@@ -45,8 +45,7 @@ def draw_models(selection: Selection) -> None:
     except PosKernelError as error:
         say_error(str(error))
         return
-    geometries = (selection.located.geometry, other.located.geometry)
-    titles = [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
+    titles = titles_for(selection.located.geometry, other.located.geometry)
     chosen = right.selectbox("Measure of both", **fitted_index("compared", titles, titles[0]))
     measure = MEASURES[chosen or titles[0]]
     _draw_grids(measure, selection, other)
@@ -136,8 +135,7 @@ def _draw_depth(measure: Measure, *selections: Selection) -> None:
         )
         if results.missing(MeasureByDepth, each.run, asked):
             continue
-        result = results.fetch(MeasureByDepth, each.run, asked)
-        if result is not None:
+        if result := results.fetch(MeasureByDepth, each.run, asked):
             found.append(result)
             names.append(each.located.title)
     if found:

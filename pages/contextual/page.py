@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import draw_duplicates, draw_variation
 from pages.shared.cards.show import show
 from pages.shared.choices.fit import fitted_number
@@ -43,7 +42,6 @@ from poskernel_core.analyses.contextual_heads.spec import (
     regrouped,
 )
 from poskernel_core.analyses.kernels.distances import KernelDistances, KernelDistancesParams
-from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
@@ -118,13 +116,12 @@ def draw_denominators(selection: Selection, token: str, first_windows: int) -> N
     if found is None:
         return
     left, right = st.columns(2)
-    with left:
-        lines = found.only(
-            *(n for n in ("denominator", "own_denominator", "mean") if n in found.values)
-        )
-        low, high = (float(pick(found.values["denominator"])) for pick in (np.min, np.max))
-        log_y = high > WIDE * max(low, 1e-300)
-        show("denominators", lines, f"Denominators of {selection.cell}", log_y=log_y)
+    lines = found.only(
+        *(n for n in ("denominator", "own_denominator", "mean") if n in found.values)
+    )
+    low, high = (float(pick(found.values["denominator"])) for pick in (np.min, np.max))
+    log_y = high > WIDE * max(low, 1e-300)
+    show("denominators", lines, f"Denominators of {selection.cell}", column=left, log_y=log_y)
     with right:
         draw_variation(found)
 
@@ -137,12 +134,8 @@ def draw_weights(selection: Selection, token: str) -> None:
     found = results.fetch(TokenWeights, selection.run, asked)
     if found is None:
         return
-
-    def draw() -> None:
-        word_lists(found, ("up", "down"), "nats", "token-weights")
-        chart("weights", partial(figure_of, found))
-
-    show("weights", found, f"Token weights of {selection.cell}", draw)
+    words = partial(word_lists, found, ("up", "down"), "nats", "token-weights")
+    show("weights", found, f"Token weights of {selection.cell}", above=words)
 
 
 def draw_layer(selection: Selection) -> None:
@@ -166,8 +159,7 @@ def draw_layer(selection: Selection) -> None:
         return
     layer = found.select(layer=selection.layer)
     right.markdown(pairs_told(layer, alike, apart))
-    with left:
-        show("distances", layer, "Distances between kernels")
+    show("distances", layer, "Distances between kernels", column=left)
 
 
 def pairs_told(layer: Result, alike: float, apart: float) -> str:
@@ -250,8 +242,7 @@ def page(selection: Selection) -> None:
             query=selection.query, first_windows=first_windows, token=token, skip=selection.skip
         )
         with st.container():  # so that widgets below keep their places
-            found = results.fetch(ContextualHeads, selection.run, asked)
-            if found is not None:
+            if found := results.fetch(ContextualHeads, selection.run, asked):
                 heads = regrouped(found, **limits)
                 draw_plane(selection, heads, limits)
                 draw_head(selection, heads, token, limits, first_windows)

@@ -59,8 +59,7 @@ def draw_bag(found: Result) -> None:
     left, right = st.columns([3, 2])
     with left:
         draw_quality(found)
-    with right:
-        show("bag-kernel", found.only("kernel", "heads"), "How long tokens stay")
+    show("bag-kernel", found.only("kernel", "heads"), "How long tokens stay", column=right)
 
 
 def draw_quality(found: Result) -> None:

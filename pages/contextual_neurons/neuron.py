@@ -56,18 +56,10 @@ def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[s
     tokens = neuron.only("contribution", "top_value", "bottom_value")
     related = neuron.only("related", "output_cosine")
 
-    def draw_tokens() -> None:
-        word_lists(neuron, ("for", "against"), "adds", "neuron-tokens")
-        chart("tokens", partial(figure_of, tokens))
-
-    def draw_relatives() -> None:
-        chart("related", partial(figure_of, related))
-        _relatives_table(neuron, number)
-
-    with left:
-        show("tokens", tokens, f"Tokens of neuron {number}", draw_tokens)
-    with right:
-        show("related", related, "Related and opposite neurons", draw_relatives)
+    words = partial(word_lists, neuron, ("for", "against"), "adds", "neuron-tokens")
+    show("tokens", tokens, f"Tokens of neuron {number}", above=words, column=left)
+    table = partial(_relatives_table, neuron, number)
+    show("related", related, "Related and opposite neurons", below=table, column=right)
 
 
 def _relatives_table(neuron: Result, number: int) -> None:
@@ -142,8 +134,7 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
     if found is None:
         return
 
-    def draw() -> None:
-        chart("latents", partial(figure_of, found))
+    def groups() -> None:
         table = pd.DataFrame(
             {
                 "share": found.values["share"].astype(float),
@@ -155,4 +146,4 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
         columns = {"share": column}
         st.dataframe(table, hide_index=True, key="latents-table", column_config=columns)
 
-    show("latents", found, f"Sub-latents of neuron {number}", draw)
+    show("latents", found, f"Sub-latents of neuron {number}", below=groups)

@@ -111,6 +111,5 @@ def page(selection: Selection) -> None:
         bag, fewest, kernel = choose_bag(selection)
         shared: dict[str, Any] = {**bag, "min_count": fewest}
         asked = ContextualNeuronsParams(kernel=kernel, **shared)
-        found = results.fetch(ContextualNeurons, selection.run, asked)
-        if found is not None:
+        if found := results.fetch(ContextualNeurons, selection.run, asked):
             draw_all(selection, found, bag, shared, kernel)

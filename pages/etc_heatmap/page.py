@@ -231,12 +231,10 @@ def page(selection: Selection) -> None:
         )
     asked = KernelParams(skip=selection.skip, query=selection.query)
     limits = EtcParams(skip=selection.skip, **thresholds)
-    etc = results.fetch(EtcHeatMap, selection.run, limits, (PositionalKernel, asked))
-    if etc is not None:
+    if etc := results.fetch(EtcHeatMap, selection.run, limits, (PositionalKernel, asked)):
         here = etc.select(query=selection.query)
         with right:  # first, because a click on a head waits for it
-            kernel = results.fetch(PositionalKernel, selection.run, asked)
-            if kernel is not None:
+            if kernel := results.fetch(PositionalKernel, selection.run, asked):
                 draw_kernel(kernel, selection)
             summary(selection.of(here), meanings=False)
             st.markdown(head_link(selection.cell, f"Everything about {selection.cell}"))

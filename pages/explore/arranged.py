@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pages.explore.columns import choose_columns, words
-from pages.shared.cards.card import Explanation
-from pages.shared.cards.explained import explained
+from pages.shared.cards.explained import Explanation, explained
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.selection import Selection

@@ -6,8 +6,7 @@ from typing import Any, Final
 import numpy as np
 import streamlit as st
 
-from pages.shared.cards.card import Explanation
-from pages.shared.cards.explained import explained
+from pages.shared.cards.explained import Explanation, explained
 from pages.shared.cards.plain import capital, plain
 from pages.shared.choices.fit import fitted_index
 from pages.shared.grid.measures import MEASURES

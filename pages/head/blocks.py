@@ -9,7 +9,6 @@ from typing import Any
 import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
-from pages.shared.cards.figure import chart
 from pages.shared.cards.one_head import (
     draw_duplicates,
     draw_kernel,
@@ -166,14 +165,9 @@ def _anatomy(found: Result, selection: Selection) -> None:
         )
         return
 
-    def draw() -> None:
-        chart("anatomy", partial(figure_of, head))
-        markdown_table(
-            ("Two front tokens (position ids)", "Attention to the first", "To the second"),
-            arrangement_rows(head),
-        )
-
-    show("anatomy", head, f"What makes the first key a sink of {selection.cell}", draw)
+    header = ("Two front tokens (position ids)", "Attention to the first", "To the second")
+    table = partial(markdown_table, header, arrangement_rows(head))
+    show("anatomy", head, f"What makes the first key a sink of {selection.cell}", below=table)
 
 
 def _additivity(found: Result, selection: Selection) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Final, cast
 import pandas as pd
 import streamlit as st
 
-from pages.shared.cards.figure import charts
 from pages.shared.cards.rest import rest
 from pages.shared.cards.show import show
 from pages.shared.choices.choices import choose
@@ -186,10 +185,9 @@ def draw_layers(helix: Result) -> None:
     left, right = st.columns([3, 2])
     several = len(helix.values["projection"]) > 1
     if several:
-        with left:
-            show("morph", helix.only("projection"), figures={"": partial(figure_of, helix)})
-    with right if several else left:
-        show("variance", helix.only("explained_variance"))
+        morph = {"": partial(figure_of, helix)}
+        show("morph", helix.only("projection"), figures=morph, column=left)
+    show("variance", helix.only("explained_variance"), column=right if several else left)
     if several:
         draw_angles(helix)
 
@@ -199,12 +197,9 @@ def draw_angles(helix: Result) -> None:
     both = helix.only("angles_residual", "angles_position")
     figures = {name: partial(figure_of, both.only(name)) for name in both.values}
 
-    def draw() -> None:
-        charts(figures)
-        st.dataframe(_angle_table(helix), hide_index=True, key="angle-table")
-
+    table = partial(st.dataframe, _angle_table(helix), hide_index=True, key="angle-table")
     title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"
-    show("angles", both, title, draw, figures=figures)
+    show("angles", both, title, figures=figures, below=table)
 
 
 def _angle_table(helix: Result) -> pd.DataFrame:
@@ -235,8 +230,7 @@ def say_few_tokens(helix: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    helix = results.fetch(Helix, selection.run, choose_prompts(selection))
-    if helix is not None:
+    if helix := results.fetch(Helix, selection.run, choose_prompts(selection)):
         say_few_tokens(helix)
         say_what_to_see(helix, selection)
         draw_curve(helix)

@@ -90,12 +90,10 @@ def draw_recency(recency: Result, selection: Selection) -> None:
     table, one = recency.only("role", "probability"), selection.of(recency)
     show("sequences", table, "Sequences", lambda: draw_sequences(recency))
     left, right = st.columns(2)
-    with left:
-        names = ["probability", "probability_other", "advantage", "probability_rise"]
-        show("probability", recency.only(*names))
-    with right:
-        names = ["candidate_attention", "attention_advantage", "attention_rise"]
-        show("candidates", one.only(*names))
+    of_model = "probability", "probability_other", "advantage", "probability_rise"
+    show("probability", recency.only(*of_model), column=left)
+    of_head = "candidate_attention", "attention_advantage", "attention_rise"
+    show("candidates", one.only(*of_head), column=right)
     show("rows", one.only("last_row", "role"))
 
 
@@ -120,14 +118,10 @@ def draw_patterns(
     if found is None:
         return
     patterns = found.only("pattern", "role").select(layer=layer)
-    if layer != selection.layer:
-        show("patterns", patterns)
-        return
-    left, right = st.columns(2)
-    with left:
-        show("patterns", patterns)
-    with right:
-        show("pattern", patterns.select(head=selection.head))
+    columns = st.columns(2 if layer == selection.layer else 1)
+    show("patterns", patterns, column=columns[0])
+    if layer == selection.layer:
+        show("pattern", patterns.select(head=selection.head), column=columns[1])
 
 
 def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, longest: int) -> None:
@@ -252,8 +246,7 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
     sequences = choose_sequences(selection, draws)
     asked = RecencyParams(samples=draws.samples, **sequences, **switches)
     with st.container():  # so that widgets below keep their places
-        recency = results.fetch(InductionRecency, draws.run, asked)
-        if recency is not None:
+        if recency := results.fetch(InductionRecency, draws.run, asked):
             draw_recency(recency, selection)
     with rest() as wanted:
         if wanted:
@@ -289,8 +282,7 @@ def page(selection: Selection) -> None:
         draws = choose_draws(selection, CLEAR_SAMPLES)
         switches = choose_switches(selection)
         params = find("induction-scores").default_params(draws.run, geometry)
-        scores = results.fetch(InductionScores, draws.run, InductionScoresParams(**params))
-        if scores is not None:
+        if scores := results.fetch(InductionScores, draws.run, InductionScoresParams(**params)):
             draw_scores(selection, scores)
             offer_strongest(scores.values["induction"], selection, "induction head")
             draw_experiment(selection, draws, switches)

@@ -20,7 +20,7 @@ from pages.shared.choices.choices import chosen, fit
 from pages.shared.choices.fit import fitted_index, list_of, nearest_of
 from pages.shared.choices.told import among
 from pages.shared.grid.measure_grid import all_heads
-from pages.shared.grid.measures import MEASURES, chosen_measure
+from pages.shared.grid.measures import chosen_measure, titles_for
 from pages.shared.jobs import results
 from pages.shared.run import current
 from pages.shared.selection.head_choice import ranked
@@ -74,7 +74,7 @@ def choose(place: Place) -> Selection:
         with find:
             draw_find("find", _targets(selection))
         with heads:
-            st.selectbox("Colour heads by", **fitted_index("measure", *_measures(selection)))
+            st.selectbox("Colour heads by", **fitted_index("measure", titles_for(located.geometry)))
             if place.title != module_of(FIRST).PLACE.title:
                 draw_heads(selection)
             else:
@@ -94,12 +94,6 @@ def draw_heads(selection: Selection, key: str = "grid-beside") -> None:
     height = 78 + layers * (max(6, min(20, 400 // layers)) + 1)
     with st.container(key=f"room-{key}", height=height, border=False):
         draw_grid(key, all_heads(selection, chosen_measure()))
-
-
-def _measures(selection: Selection) -> tuple[list[str], str]:
-    """Return the measures on offer, and the first."""
-    geometry = selection.located.geometry
-    return [title for title, each in MEASURES.items() if each.fits(geometry)], next(iter(MEASURES))
 
 
 def end_run(selection: Selection, page: str) -> None:
@@ -222,7 +216,7 @@ def _targets(selection: Selection) -> Mapping[str, Any]:
         "targets": [
             *(
                 {"name": title, "kind": "measure", "measure": title, "page": FIRST}
-                for title in _measures(selection)[0]
+                for title in titles_for(geometry)
             ),
             *({"name": what, "kind": f"head {cell}", "cell": cell} for cell, what in known),
             *(

@@ -70,8 +70,7 @@ def draw(selection: Selection) -> None:
     if choose_one("By position", ["the head", "all heads of its layer"], "patched") != "the head":
         head = layer
     asked = PatchPositionsParams(**params, head=head)
-    found = results.fetch(PatchPositions, selection.run, asked)
-    if found is not None:
+    if found := results.fetch(PatchPositions, selection.run, asked):
         both = {
             "parts": partial(figure_of, found.only("part_effect")),
             "positions": partial(figure_of, found.only("effect", "attribution")),

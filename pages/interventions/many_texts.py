@@ -10,7 +10,7 @@ from pages.shared.cards.plain import plain, say_error
 from pages.shared.cards.show import show
 from pages.shared.choices.choices import choose
 from pages.shared.choices.fit import fitted_index, fitted_text
-from pages.shared.grid.measures import MEASURES
+from pages.shared.grid.measures import MEASURES, titles_for
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.look.fold import fold
 from pages.shared.selection.head_choice import ranked
@@ -40,7 +40,7 @@ def offer_first_heads(selection: Selection, key: str) -> None:
     if not (menu := fold("Choose heads by a measure", "first-heads")):
         return
     with menu:
-        fitting = [each for each, one in MEASURES.items() if one.fits(selection.located.geometry)]
+        fitting = titles_for(selection.located.geometry)
         chosen = st.selectbox("Measure", fitting, fitting.index(FIRST), key="first-measure")
         measure = MEASURES[chosen or FIRST]
         asked = measure.params(selection)
@@ -101,7 +101,6 @@ def draw_many_texts(selection: Selection) -> None:
     numbers = ("Loss change (nats)", value_text(found, "loss_change"), told)
     draw_metrics([numbers, ("Loss change, repeated random tokens (nats)", copy, told)])
     left, right = st.columns(2)
-    with left:
-        show("ablated", found.only("position_loss_change", "clean_position_loss"))
-    with right:
-        show("ablated-induction", found.only("induction_change", "induction"), "Induction")
+    show("ablated", found.only("position_loss_change", "clean_position_loss"), column=left)
+    induction = found.only("induction_change", "induction")
+    show("ablated-induction", induction, "Induction", column=right)

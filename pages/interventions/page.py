@@ -110,12 +110,10 @@ def draw_patterns(selection: Selection, found: Result) -> None:
 def draw_effects(selection: Selection, found: Result) -> None:
     """Draw the next token's probabilities, and every head's attention to the previous token."""
     left, right = st.columns(2)
-    with left:
-        show("next", found.only("clean_probability", "changed_probability"))
-    with right:
-        masses = found.only("previous_mass_change", "clean_previous_mass", "changed_previous_mass")
-        grid = partial(draw_mass_grid, masses, selection)
-        show("masses", masses, "Attention to the previous token", grid)
+    show("next", found.only("clean_probability", "changed_probability"), column=left)
+    masses = found.only("previous_mass_change", "clean_previous_mass", "changed_previous_mass")
+    grid = partial(draw_mass_grid, masses, selection)
+    show("masses", masses, "Attention to the previous token", grid, column=right)
 
     losses = found.only("clean_loss", "changed_loss", "kl")
     along = {"losses": partial(figure_of, losses), "kl": partial(figure_of, losses.only("kl"))}
@@ -141,8 +139,7 @@ def page(selection: Selection) -> None:
             st.info(wanted, icon=":material/touch_app:")
         elif prompt is not None:
             asked = InterventionParams(head=selection.cell, text=prompt, **params)
-            found = results.fetch(Intervention, selection.run, asked)
-            if found is not None:
+            if found := results.fetch(Intervention, selection.run, asked):
                 draw_numbers(found)
                 draw_effects(selection, found)
                 draw_patterns(selection, found)

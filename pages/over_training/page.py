@@ -22,7 +22,7 @@ from pages.over_training.sections import (
 )
 from pages.shared.cards.plain import say_error
 from pages.shared.choices.fit import fitted_index
-from pages.shared.grid.measures import MEASURES
+from pages.shared.grid.measures import MEASURES, titles_for
 from pages.shared.selection.head_choice import offer_head
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
@@ -52,8 +52,7 @@ SINK = "attention sink"
 
 def choose_measure(geometry: Geometry) -> HeadMeasure:
     """Draw the list of the model's measures; return the chosen one."""
-    titles = [title for title, measure in MEASURES.items() if measure.fits(geometry)]
-    chosen = st.selectbox("Measure", **fitted_index("follow", titles, FIRST))
+    chosen = st.selectbox("Measure", **fitted_index("follow", titles_for(geometry), FIRST))
     return MEASURES[chosen or FIRST].declared
 
 

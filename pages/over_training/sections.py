@@ -130,8 +130,7 @@ def draw_grids(found: Result, measure: HeadMeasure, selection: Selection) -> Non
 
 def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
     """Draw the number of heads of each kind at every checkpoint."""
-    found = chosen.fetch(OverTraining, asked)
-    if found is not None:
+    if found := chosen.fetch(OverTraining, asked):
         title = f"Kinds of kernels over training, at n = {asked.query}"
         kinds = tuple(found.labels["measure"])
         show("kinds", found.only("count"), title, kinds=kinds, over=chosen.over)
@@ -139,8 +138,7 @@ def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
 
 def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
     """Draw one head's kernel at every checkpoint."""
-    found = chosen.fetch(KernelOverTraining, asked)
-    if found is not None:
+    if found := chosen.fetch(KernelOverTraining, asked):
         title = f"Kernel of {asked.head} over training, at n = {asked.query}"
         show("kernel", found, title)
 

@@ -265,12 +265,10 @@ def draw_writes(selection: Selection, text: str, query: int) -> None:
     if not st.toggle("Show what heads write to the prediction", **fitted_flag("writes")):
         return
     asked = HeadWritesParams(text=text, head=selection.cell, query=query)
-    wrote = results.fetch(HeadWrites, selection.run, asked)
-    if wrote is not None:
+    if wrote := results.fetch(HeadWrites, selection.run, asked):
         offered = word_names(wrote)
         left, right = st.columns(2)
-        with left:
-            show("written", wrote)
+        show("written", wrote, column=left)
         with right:
             place = offered.index(
                 st.selectbox("Token raised or lowered", **fitted_index("word", offered))
@@ -279,8 +277,7 @@ def draw_writes(selection: Selection, text: str, query: int) -> None:
     told = "one token, often with a leading space; empty: the one that follows, or the likeliest"
     token = st.text_input("Token whose logit is split", help=told, **fitted_text("logit", most=64))
     whole = LogitContributionsParams(text=text, query=query, token=token or None)
-    found = results.fetch(LogitContributions, selection.run, whole)
-    if found is not None:
+    if found := results.fetch(LogitContributions, selection.run, whole):
         show("logit", found, logit_title(found), partial(draw_parts, found, selection))
 
 

@@ -130,10 +130,8 @@ def draw_head(parts: Result, selection: Selection, query: int) -> None:
     one = selection.of(parts)
     row = one.select(query=query)
     left, right = st.columns(2)
-    with left:
-        show("scores", row.only("score"))
-    with right:
-        show("attention", row.only("pattern"))
+    show("scores", row.only("score"), column=left)
+    show("attention", row.only("pattern"), column=right)
     show("maps", one.only("pattern"), f"Mean patterns of {selection.cell}")
 
 
@@ -153,8 +151,7 @@ def draw_page(selection: Selection, draws: Draws) -> None:
     draw_head(parts, selection, query)
     draw_look_back(parts, selection)
     st.subheader("The exception of position 0", anchor="position-0")
-    zero = results.fetch(PositionZero, draws.run, PositionZeroParams(samples=draws.samples))
-    if zero is not None:
+    if zero := results.fetch(PositionZero, draws.run, PositionZeroParams(samples=draws.samples)):
         draw_first(zero, parts, selection)
 
 

@@ -49,8 +49,7 @@ from poskernel_core.common.rounding import counted, value_text
 def draw_dilution(selection: Selection) -> None:
     """Draw how the selected head's ETC grows with its visible keys."""
     st.subheader("Does it spread out over more keys?", anchor="more-keys")
-    found = results.fetch(Dilution, selection.run, DilutionParams(skip=selection.skip))
-    if found is not None:
+    if found := results.fetch(Dilution, selection.run, DilutionParams(skip=selection.skip)):
         show("dilution", selection.of(found))
 
 
@@ -72,12 +71,10 @@ def draw_longer(selection: Selection) -> None:
     st.markdown(_read(found))
     show("longer-kernel", selection.of(found).only("kernel", "longest_distance", "distance"))
     left, right = st.columns(2)
-    with left:
-        shown = found.only("longest_distance", "distance")
-        title, draw = "Heads whose kernels change most", partial(_draw_ranking, shown)
-        show("longer-heads", shown, title, draw)
-    with right:
-        show("longer-loss", found.only("loss_change", "loss"))
+    shown = found.only("longest_distance", "distance")
+    title, draw = "Heads whose kernels change most", partial(_draw_ranking, shown)
+    show("longer-heads", shown, title, draw, column=left)
+    show("longer-loss", found.only("loss_change", "loss"), column=right)
 
 
 def _read(found: Result) -> str:
@@ -126,14 +123,12 @@ def draw_foreseen(selection: Selection) -> None:
         return
     head, at = selection.of(found), f"n = {selection.query}"
     left, right = st.columns(2)
-    with left:
-        show("foreseen", head, f"Keys chosen beforehand, {selection.cell} at {at}")
-    with right:
-        if "kept_keys" not in found.values:
-            st.caption("The caches of whole layers come with the last windows.")
-            return
-        layers = found.only("cache_for_95", "fixed_cache_for_95", "kept_keys", "kept_captured")
-        show("cache", layers, f"How many keys would be enough, by layer at {at}")
+    show("foreseen", head, f"Keys chosen beforehand, {selection.cell} at {at}", column=left)
+    if "kept_keys" not in found.values:
+        right.caption("The caches of whole layers come with the last windows.")
+        return
+    layers = found.only("cache_for_95", "fixed_cache_for_95", "kept_keys", "kept_captured")
+    show("cache", layers, f"How many keys would be enough, by layer at {at}", column=right)
 
 
 def draw_alone(selection: Selection) -> None:
@@ -168,20 +163,13 @@ def draw_additivity(selection: Selection) -> None:
     found = results.fetch(Additivity, selection.run, AdditivityParams(**params))
     if found is None:
         return
-    head = selection.of(found)
-    last = head.select(shift=int(found.coordinates["shift"][-1]))
-    st.markdown(
-        f"{shares_told(head, selection.cell)} Moved by "
-        f"{counted(int(found.coordinates['shift'][-1]), 'token')}, content keeps its direction "
-        f"with a cosine of {value_text(last, 'content_similarity')}. "
-        f"({counted(found.provenance['passages'], 'passage')} at "
-        f"{counted(len(found.coordinates['shift']), 'place')}.)"
-    )
+    read = counted(found.provenance["passages"], "passage")
+    places = counted(len(found.coordinates["shift"]), "place")
+    st.markdown(f"{shares_told(selection.of(found), selection.cell)} ({read} at {places}.)")
     left, right = st.columns(2)
-    with left:
-        shares = found.only("position_share", "content_share", "interaction_share")
-        title = f"Position and content, layer {selection.layer}"
-        show("shares", shares.select(layer=selection.layer), title)
+    shares = found.only("position_share", "content_share", "interaction_share")
+    title = f"Position and content, layer {selection.layer}"
+    show("shares", shares.select(layer=selection.layer), title, column=left)
     with right:
         draw_similarity(found, selection)
 
@@ -220,8 +208,7 @@ def draw_head(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
 def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
     """Draw kernel and observed attention over key and query positions."""
     asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
-    answer = results.fetch(KernelMap, selection.run, asked)
-    if answer is not None:
+    if answer := results.fetch(KernelMap, selection.run, asked):
         both = _drawn(answer)
         figures = {f"map-{each}": partial(figure_of, both, panel=each) for each in panels(both)}
         title, draw = (
@@ -263,8 +250,7 @@ def page(selection: Selection) -> None:
     source = choose_source(selection.run.model)
     if source is not None:
         asked = KernelParams(skip=selection.skip, query=selection.query, **source)
-        kernel = results.fetch(PositionalKernel, selection.run, asked)
-        if kernel is not None:
+        if kernel := results.fetch(PositionalKernel, selection.run, asked):
             draw_head(selection, kernel, source)
             with rest() as wanted:
                 if wanted:

@@ -137,8 +137,7 @@ def draw_tangent(selection: Selection, reach: int) -> None:
     chosen = choose_one("Helix of", HELICES, "helixof")
     query = max(2, min(selection.query, selection.run.context - 2))
     asked = TangentParams(query=query, helix_from=HELICES[chosen])
-    found = results.fetch(Tangent, selection.run, asked)
-    if found is not None:
+    if found := results.fetch(Tangent, selection.run, asked):
         head = selection.of(found)
         tangent, radius, third = (
             value_text(head, f"{part}_share") for part in ("tangent", "radial", "third")
@@ -218,8 +217,7 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    ranked = results.fetch(PreviousToken, selection.run, PreviousTokenParams())
-    if ranked is not None:
+    if ranked := results.fetch(PreviousToken, selection.run, PreviousTokenParams()):
         draw_ranking(selection, ranked)
         reach = st.select_slider(
             "Offsets shown on either side (tokens)", **fitted("reach", REACHES, 8)

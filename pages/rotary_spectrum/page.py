@@ -6,7 +6,6 @@ from typing import Any, Final
 import streamlit as st
 
 from pages.shared.cards.card import card
-from pages.shared.cards.figure import charts
 from pages.shared.cards.show import show
 from pages.shared.choices.fit import choose_one, fitted, fitted_flag, fitted_index
 from pages.shared.grid.measure_grid import draw_heads, head_texts
@@ -39,10 +38,8 @@ def draw_spectrum(head: Result, kernel: Result) -> None:
     clocks = head.only("wavelength", "phase", "amplitude", "swing", "dominant_wavelength")
     show("clocks", clocks, figures={"": partial(clocks_figure, head, kernel)})
     left, right = st.columns(2)
-    with left:
-        show("amplitudes", head.only("wavelength", "amplitude", "swing", "phase"))
-    with right:
-        show("usage", head.only("wavelength", "usage", "swing", "amplitude"))
+    show("amplitudes", head.only("wavelength", "amplitude", "swing", "phase"), column=left)
+    show("usage", head.only("wavelength", "usage", "swing", "amplitude"), column=right)
     both = ("query_share", "key_share", "mean_share_queries", "mean_share_keys")
     show("shares", head.only("wavelength", *both))
 
@@ -50,19 +47,17 @@ def draw_spectrum(head: Result, kernel: Result) -> None:
 def draw_kernels(kernel: Result, *, log_x: bool) -> None:
     """Draw one head's logit and kernels by offset, and a table of the effect of each band."""
     left, right = st.columns(2)
-    with left:
-        show("logit", kernel.only("positional_logit", "band_logit"), log_x=log_x)
-    with right:
-        shown = kernel.only(
-            "positional_logit",
-            "equivariant_kernel",
-            "mean_key_kernel",
-            "observed",
-            "kernel_distance",
-            "equivariant_attention_distance",
-            "attention_distance",
-        )
-        show("equivariant", shown, log_x=log_x)
+    show("logit", kernel.only("positional_logit", "band_logit"), column=left, log_x=log_x)
+    shown = kernel.only(
+        "positional_logit",
+        "equivariant_kernel",
+        "mean_key_kernel",
+        "observed",
+        "kernel_distance",
+        "equivariant_attention_distance",
+        "attention_distance",
+    )
+    show("equivariant", shown, column=right, log_x=log_x)
     shown = kernel.only(
         "positional_logit", "equivariant_kernel", "without_band", "etc", "band_etc", "band_distance"
     )
@@ -158,12 +153,8 @@ def _draw_pattern(head: Result) -> None:
     changed = partial(figure_of, shown, log_x=True)
     figures = {f"changed-{name}": partial(changed, treatment=name) for name in TREATMENTS}
 
-    def draw() -> None:
-        charts(figures)
-        _draw_table(shown)
-
-    title = f"Attention of {head.params['head']}"
-    show("changed-pattern", shown, title, draw, figures=figures)
+    title, table = f"Attention of {head.params['head']}", partial(_draw_table, shown)
+    show("changed-pattern", shown, title, figures=figures, below=table)
 
 
 def _draw_table(head: Result) -> None:
@@ -224,8 +215,7 @@ def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
         return
     per_query = EquivariantParams(skip=selection.skip, query=selection.query, **bands)
     with st.container():  # so that widgets below keep their places
-        kernels = results.fetch(EquivariantKernel, selection.run, per_query)
-        if kernels is not None:
+        if kernels := results.fetch(EquivariantKernel, selection.run, per_query):
             draw_head(selection, found, kernels)
     draw_all_heads(found, selection)
     draw_changes(selection, bands)

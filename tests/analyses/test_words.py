@@ -5,15 +5,17 @@ import re
 
 import pytest
 
-from pages.shared.cards.card import Explanation
+from pages.shared.cards.explained import Explanation
 from pages.shared.grid.measures import MEASURES
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.definitions import methods
 from poskernel_core.analyses.views import topic
 from tests.support import ROOT
 
-MODULES = [file.parent.relative_to(ROOT) for file in sorted((ROOT / "pages").rglob("captions.py"))]
-"""The folders whose figures' words are in ``captions``."""
+MODULES = [
+    ".".join(file.relative_to(ROOT).with_suffix("").parts)
+    for file in sorted((ROOT / "pages").rglob("*.py"))
+]
 DISPLAY = re.compile(r"^\$\$\n(.+?)\n\$\$$", re.MULTILINE | re.DOTALL)
 
 
@@ -21,9 +23,7 @@ def explanations() -> dict[str, str]:
     """Every text that a page sets as Markdown with formulas, by where it comes from."""
     found = {}
     for name in MODULES:
-        for each, value in vars(
-            importlib.import_module(".".join((*name.parts, "captions")))
-        ).items():
+        for each, value in vars(importlib.import_module(name)).items():
             if isinstance(value, Explanation):
                 found |= {f"{name} {each}, reading": value.reading, f"{name} {each}": value.formula}
     for name in ANALYSES:

@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 import pytest
 
 from pages.interventions.page import MODES
-from pages.shared.cards import card, documented
+from pages.shared.cards import card, explained
 from pages.shared.cards import figure as cards
-from pages.shared.cards.documented import page_on
+from pages.shared.cards.explained import page_on
 from pages.shared.run import current
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import set_title
@@ -92,13 +92,13 @@ def test_the_documentation_of_a_question(monkeypatch, tmp_path):
                  "concepts/foreseen-attention", "reference/questions/kernel"):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.html").write_text("")
-    monkeypatch.setattr(documented, "site", lambda: tmp_path)
+    monkeypatch.setattr(explained, "site", lambda: tmp_path)
 
     assert "docs/concepts/sink-anatomy.html" == page_on("sink-anatomy")
     assert "docs/concepts/foreseen-attention.html" == page_on("foreseen-attention")
     assert "docs/reference/questions/kernel.html" == page_on("kernel")
     assert page_on("etc") is None
-    monkeypatch.setattr(documented, "site", lambda: None)
+    monkeypatch.setattr(explained, "site", lambda: None)
     assert page_on("kernel") is None
 
 

@@ -1,14 +1,13 @@
 """A figure with its title and finding, and a menu with all that belongs to it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from pages.shared.cards import embed
-from pages.shared.cards.documented import page_on
+from pages.shared.cards.explained import Explanation, page_on
 from pages.shared.cards.figure import (
     Head,
     Make,
@@ -49,14 +48,6 @@ FIGURE, AROUND = 460, 240
 
 CONTINUE: Final = "Continue in TransformerLens"
 TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download", CONTINUE)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """How to read a figure, and its formula and source."""
-
-    reading: str
-    formula: str
 
 
 def card(

@@ -1,14 +1,15 @@
 """A part of an answer as a card: picture, sentence and reading, as its topic declares them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
 
-from pages.shared.cards.card import Explanation, card
-from pages.shared.cards.explained import explained
-from pages.shared.cards.figure import all_of, charts
+from pages.shared.cards.card import card
+from pages.shared.cards.explained import Explanation, explained
+from pages.shared.cards.figure import Make, all_of, chart, charts
 from poskernel_core.analyses.views import figures_of, view_of
 from poskernel_core.common.result import Result
 
@@ -20,22 +21,36 @@ def show(
     draw: Callable[[], None] | None = None,
     also: str = "",
     figures: Mapping[str, Callable[[], go.Figure]] | None = None,
+    above: Callable[[], Any] | None = None,
+    below: Callable[[], Any] | None = None,
+    column: Any = None,
     **choices: Any,
 ) -> None:
     """Draw a part of an answer; ``choices`` are what the page chooses of its picture.
 
-    Several ``figures``, or those of one view, stand side by side. The other parameters are those of
-    :func:`card`.
+    Several ``figures``, or those of one view, stand side by side; ``above`` and ``below`` draw what
+    stands over and under them. It stands in a ``column`` of the page, if one is given. The other
+    parameters are those of :func:`card`.
     """
     words = words_of(result)
     made = figures or figures_of(result, **choices)
+    whole: Make
     if "" in made:
-        card(name, made[""], result, words, title, draw, also)
-        return
-    if figures is None:
-        made = {f"{name}-{place}": figure for place, figure in enumerate(made.values())}
-    draw = draw or partial(charts, made, square=figures is None)
-    card(name, all_of(made), result, words, title, draw, also)
+        whole, picture = made[""], partial(chart, name, made[""])
+    else:
+        if figures is None:
+            made = {f"{name}-{number}": each for number, each in enumerate(made.values())}
+        whole, picture = all_of(made), partial(charts, made, square=figures is None)
+    if draw is None and ("" not in made or above or below):
+        parts = [part for part in (above, picture, below) if part]
+        draw = partial(_draw_all, parts)
+    with column or nullcontext():
+        card(name, whole, result, words, title, draw, also)
+
+
+def _draw_all(parts: Sequence[Callable[[], Any]]) -> None:
+    for part in parts:
+        part()
 
 
 def words_of(result: Result) -> Explanation:

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pages.shared.cards.card import Explanation
-from pages.shared.cards.explained import PICK, explained
+from pages.shared.cards.explained import PICK, Explanation, explained
 from pages.shared.choices.choices import chosen
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
@@ -61,6 +60,11 @@ MEASURES = {
     for declared in question.measures
 }
 """By title, in the order of the analyses; the first is the landing page's."""
+
+
+def titles_for(*geometries: Geometry) -> list[str]:
+    """Return the titles of the measures that exist for all of some models."""
+    return [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
 
 
 def chosen_measure() -> Measure:
