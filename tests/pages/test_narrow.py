@@ -47,6 +47,18 @@ def test_words_on_a_number_stand_below_it_on_a_phone(page, still):
         assert [beside, below] == row.evaluate(lies)
 
 
+def test_the_tools_of_a_table_cover_nothing_on_a_touch_screen(new_context, still):
+    """There they are always seen: below the buttons above the table."""
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    page = new_context(**phone).new_page()
+    visit(page, f"{still.url}/position_vs_token?model=demo-gpt2")
+    table = page.locator(".st-key-look-back-table")
+    table.scroll_into_view_if_needed()
+    tools = table.get_by_test_id("stElementToolbar").bounding_box()
+    buttons = page.locator(".st-key-lookk").bounding_box()
+    assert tools["y"] >= buttons["y"] + buttons["height"]
+
+
 def test_the_heads_of_the_widest_models_are_beside_every_page(page, tmp_path):
     """80 × 64 of them, all in view, without a result."""
     config = LlamaConfig(
