@@ -24,7 +24,7 @@ from pages.shared.choices.fit import (
 from pages.shared.experiments.conversations import draw_conversation, reads_turns
 from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
-from pages.shared.jobs.pressed import nothing_new
+from pages.shared.jobs.pressed import can_show, nothing_new
 from pages.shared.jobs.results import engine
 from pages.shared.look.component import of_matrix, room
 from pages.shared.selection.place import Place
@@ -95,12 +95,6 @@ def where_it_attends(selection: Selection) -> dict[str, str]:
     return {f"Where {selection.cell} attends most sharply": "".join(text)}
 
 
-def is_stored(selection: Selection, text: str) -> bool:
-    """Tell whether the patterns of all heads on a text are stored."""
-    asked = OwnTextParams(text=text, skip=selection.skip)
-    return bool(results.engine().ready(results.plan(OwnText, selection.run, asked)))
-
-
 def choose_text(selection: Selection) -> str | None:
     """Draw the field and the examples; return the text, or None if it is empty or invalid.
 
@@ -117,9 +111,9 @@ def choose_text(selection: Selection) -> str | None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption("Examples:", width="content")
         for name, example in (EXAMPLES | where_it_attends(selection)).items():
-            if selection.located.away and not is_stored(selection, example):
-                continue
-            st.button(name, on_click=choose, args=(PARAMETER, example), key=f"example-{name}")
+            asked = OwnTextParams(text=example, skip=selection.skip)
+            if can_show(OwnText, selection.run, asked, selection.located):
+                st.button(name, on_click=choose, args=(PARAMETER, example), key=f"example-{name}")
     if selection.located.away and text.strip():
         st.caption(nothing_new(selection.located))
     if gone:
@@ -231,9 +225,12 @@ OF_KEYS: Final = ("key_margin", "score", "counted", "alibi_bias")
 
 def draw_reasons(selection: Selection, text: str, query: int) -> None:
     """Draw the switch, and what the scores of the query are made of if it is on."""
+    asked = ScoreComponentsParams(text=text, head=selection.cell, skip=selection.skip, query=query)
+    if not can_show(ScoreComponents, selection.run, asked, selection.located):
+        st.caption(f"Not computed: {ScoreComponents.noun_phrase}.")
+        return
     if not st.toggle("Split a score by what wrote the query and the key", **fitted_flag("split")):
         return
-    asked = ScoreComponentsParams(text=text, head=selection.cell, skip=selection.skip, query=query)
     usual = results.fetch(ScoreComponents, selection.run, asked)
     if usual is None:
         return
@@ -262,9 +259,12 @@ def draw_reasons(selection: Selection, text: str, query: int) -> None:
 
 def draw_writes(selection: Selection, text: str, query: int) -> None:
     """Draw the switch, and what heads write to the logits at the query if it is on."""
+    asked = HeadWritesParams(text=text, head=selection.cell, query=query)
+    if not can_show(HeadWrites, selection.run, asked, selection.located):
+        st.caption(f"Not computed: {HeadWrites.noun_phrase}.")
+        return
     if not st.toggle("Show what heads write to the prediction", **fitted_flag("writes")):
         return
-    asked = HeadWritesParams(text=text, head=selection.cell, query=query)
     if wrote := results.fetch(HeadWrites, selection.run, asked):
         offered = word_names(wrote)
         left, right = st.columns(2)
@@ -392,8 +392,7 @@ def draw_head(selection: Selection, text: str, whole: Result) -> None:
     asked = HeadOnTextParams(
         text=text, head=selection.cell, skip=selection.skip, around=kept_around(length, at)
     )
-    plan = results.plan(HeadOnText, selection.run, asked)
-    split = not selection.located.away or results.engine().ready(plan)
+    split = can_show(HeadOnText, selection.run, asked, selection.located)
     found = results.fetch(HeadOnText, selection.run, asked) if split else selection.of(whole)
     if found is None:
         return

@@ -273,6 +273,10 @@ def test_examples_of_a_model_without_weights(shipped_only):
     app = opened("own_text", model="smollm2-135m")
     assert ["row"] == figures_on(app)
     assert ["A list that repeats"] == [each.label for each in app.button if each.label in EXAMPLES]
+    left_out = [each.value for each in app.caption if each.value.startswith("Not computed")]
+    assert ["Not computed: what makes the token's scores.",
+            "Not computed: what the head writes."] == left_out  # fmt: skip
+    assert bound(app).keys().isdisjoint({"split", "writes"})
     app = opened("own_text", model="smollm2-135m", head="L18H6")
     assert next(iter(EXAMPLES.values())) == bound(app)[PARAMETER].value
     assert [] == figures_on(app)

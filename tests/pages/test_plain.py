@@ -3,7 +3,7 @@
 import pytest
 
 from pages.head.blocks import marked
-from pages.shared.cards.plain import plain
+from pages.shared.cards.plain import plain, sentence_with_code
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,17 @@ from pages.shared.cards.plain import plain
 )
 def test_marks_are_escaped(text, shown):
     assert shown == plain(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("run `pip install --no-deps x` *now*", r"run `pip install --no-deps x` \*now\*"),
+        ("one ` alone, *so*", r"one \` alone, \*so\*"),
+    ],
+)
+def test_code_in_a_sentence_stays_code(text, shown):
+    assert shown == sentence_with_code(text)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,14 @@ def plain(text: str) -> str:
     return _MARKS.sub(r"\\\1", text)
 
 
+def sentence_with_code(text: str) -> str:
+    """Return a text with its Markdown escaped, except for code in backticks."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return plain(text)
+    return "`".join(part if place % 2 else plain(part) for place, part in enumerate(parts))
+
+
 def capital(text: str) -> str:
     """Return a text that begins with a capital letter."""
     return text[:1].upper() + text[1:]
@@ -25,13 +33,13 @@ def say_error(sentence: str) -> None:
     """Show a sentence in an error box."""
     with in_place_of():
         told = sentence.replace(NO_START, "turn off 'Start token first'")
-        st.error(plain(told), icon=":material/error:")
+        st.error(sentence_with_code(told), icon=":material/error:")
 
 
 def say(sentence: str) -> None:
     """Show a sentence in an information box."""
     with in_place_of():
-        st.info(plain(sentence), icon=":material/info:")
+        st.info(sentence_with_code(sentence), icon=":material/info:")
 
 
 def say_once(sentence: str) -> None:

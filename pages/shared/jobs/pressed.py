@@ -68,6 +68,11 @@ def nothing_new(located: Located) -> str:
     return f"Only its results are here. To compute more, {located.away}. {link} computes here."
 
 
+def can_show(question: type[Question[P]], run: RunSpec, params: P, located: Located) -> bool:
+    """Tell whether an answer is stored, or can be computed."""
+    return not nothing_new(located) or results.engine().ready(results.plan(question, run, params))
+
+
 def offer(what: str, label: str, button: str, *keys: str, located: Located) -> None:
     """Say what of a model is not computed yet, with a button that asks for it under ``keys``.
 
