@@ -235,7 +235,7 @@ def draw_scores(selection: Selection, scores: Result) -> None:
         )
         texts = head_texts(found, "induction", "induction score")
         shade = linear(found.values["induction"])
-        draw_heads(shade, texts, "induction score", selection, "induction-grid")
+        draw_heads(shade, texts, found.units["induction"], selection, "induction-grid")
 
     show("induction", scores, "Induction heads", draw)
 

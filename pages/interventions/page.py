@@ -44,7 +44,7 @@ def draw_mass_grid(masses: Result, selection: Selection) -> None:
         )
 
     labels = [[label(i, j) for j in range(len(row))] for i, row in enumerate(change)]
-    unit = "change of the attention to the previous token"
+    unit = "change of the attention to the previous token (share)"
     draw_heads(diverging(change), labels, unit, selection, "mass-grid")
 
 

@@ -288,7 +288,7 @@ def draw_parts(found: Result, selection: Selection) -> None:
         [f"{head_name(i, j)}: {each:+.3f} logits" for j, each in enumerate(row)]
         for i, row in enumerate(heads)
     ]
-    draw_heads(diverging(heads), labels, "added to the logit", selection, "logit-grid")
+    draw_heads(diverging(heads), labels, "logits added", selection, "logit-grid")
     rest = dict(zip(found.words("rest"), found.values["rest_contribution"], strict=True))
     parts = {"all heads": np.nansum(heads), "all MLPs": np.nansum(mlps)} | rest
     told = ", ".join(f"{as_printed(f'{number:+.2f}')} {name}" for name, number in parts.items())

@@ -201,9 +201,7 @@ def _numbers(one: Result, kernel: Result) -> str:
         f"Mean share of queries {value_text(one, 'mean_share_queries')}, of keys "
         f"{value_text(one, 'mean_share_keys')}. The equivariant kernel lies at a TV distance of "
         f"{value_text(kernel, 'kernel_distance')} from the positional kernel and of "
-        f"{value_text(kernel, 'equivariant_attention_distance')} from the observed attention. "
-        f"The positional kernel lies at {value_text(kernel, 'attention_distance')} from the "
-        "observed attention."
+        f"{value_text(kernel, 'equivariant_attention_distance')} from the observed attention."
     )
 
 

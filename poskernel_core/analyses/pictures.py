@@ -111,9 +111,10 @@ def heads(result: Result, name: str, *, told: str = "", **cells: Any) -> go.Figu
     spread = "" if error is None else " ± %{customdata[0]:.2g}"
     hover = f"{result.units[name]} <b>%{{z:.3f}}</b>{spread}{told}"
     extra = [0 * value if error is None else error, *cells.pop("extra", ())]
-    if result.units[name].startswith("share"):
-        return share_map(value, told=hover, title="", customdata=np.dstack(extra), **cells)
-    cells |= {"customdata": np.dstack(extra), "colorbar": {"title": result.units[name]}}
+    unit, cells["customdata"] = result.units[name], np.dstack(extra)
+    if unit.startswith("share"):
+        return share_map(value, told=hover, title="", unit=unit, **cells)
+    cells["colorbar"] = {"title": unit}
     return head_map(value, told=f"<br>{hover}", **cells)
 
 

@@ -50,16 +50,21 @@ def add_missing(
 
 
 def share_map(
-    shares: Float[np.ndarray, "layer head"], *, told: str, title: str, **cells: Any
+    shares: Float[np.ndarray, "layer head"],
+    *,
+    told: str,
+    title: str,
+    unit: str = SHARE,
+    **cells: Any,
 ) -> go.Figure:
-    """Draw one share of attention per head, from 0 to the largest, with a colour bar above."""
+    """Draw one share per head, from 0 to the largest, with a colour bar above."""
     layers = len(shares)
     top, height = max(float(np.nanmax(shares)), 1e-3), min(190 + 34 * layers, 900)
     figure = head_map(shares, told=f"<br>{told}", height=height, zmin=0, zmax=top, **cells)
-    return set_title(share_bar(figure, top), title)
+    return set_title(share_bar(figure, top, unit), title)
 
 
-def share_bar(figure: go.Figure, top: float) -> go.Figure:
-    """Add a colour bar of shares of attention above a map, from 0 to `top`."""
+def share_bar(figure: go.Figure, top: float, unit: str = SHARE) -> go.Figure:
+    """Add a colour bar of shares above a map, from 0 to `top`."""
     ticks = np.linspace(0, top, 5).tolist()
-    return bar_above(figure, SHARE, ticks, [f"{tick:.2g}" for tick in ticks])
+    return bar_above(figure, unit, ticks, [f"{tick:.2g}" for tick in ticks])

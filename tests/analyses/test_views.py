@@ -32,14 +32,27 @@ def fitting(name, view):
     return part
 
 
+def bars_of(figure):
+    """What the colour bars of a figure say."""
+    above = [each.text for each in figure.layout.annotations if each.name == "unit"]
+    maps = [each for each in figure.data if each.type == "heatmap" and each.showscale is not False]
+    return [each.colorbar.title.text or "".join(above) for each in maps]
+
+
 @pytest.mark.parametrize(("name", "view"), VIEWS, ids=IDS)
 def test_a_view(name, view):
-    """Its picture needs what its shape names alone; its sentence has the form of a sentence."""
+    """Its picture needs what its shape names alone; its sentence has the form of a sentence.
+
+    A colour bar says what it measures, and a share is the share that its value declares.
+    """
     part = fitting(name, view)
     if view.draw:
         figure = figure_of(part)
         assert isinstance(figure, go.Figure)
         assert figure.data
+        for bar in bars_of(figure):
+            assert bar
+            assert bar in part.units.values() or not bar.startswith("share of ")
     if view.says and (sentence := view.says(part)):
         check(sentence)
 

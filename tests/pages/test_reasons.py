@@ -18,7 +18,8 @@ from pages.own_text.page import draw_reasons
 from pages.shared.choices.choices import open_choices
 
 open_choices("own_text")
-draw_reasons(SimpleNamespace(cell="L1H2", skip=3, run=None), "x", 6)
+here = SimpleNamespace(away="")
+draw_reasons(SimpleNamespace(cell="L1H2", skip=3, run=None, located=here), "x", 6)
 """
 """Draw the part of the page, for a query at 6."""
 

@@ -104,7 +104,7 @@ def _by_key(result: Result, place: int = 0) -> go.Figure:
 def _contributions(result: Result) -> go.Figure:
     heads = result.values["head_contribution"]
     reach = float(np.nanmax(np.abs(heads), initial=1e-6))
-    cells = {"colorscale": DIVERGING, "zmin": -reach, "zmax": reach}
+    cells = {"colorscale": DIVERGING, "zmin": -reach, "zmax": reach, "colorbar_title": "logits"}
     height = min(190 + 34 * len(heads), 900)
     figure = head_map(heads, told="<br>%{z:+.3g} logits", height=height, **cells)
     return set_title(figure, logit_title(result))
@@ -117,7 +117,8 @@ def logit_title(result: Result) -> str:
 
 def _copying(result: Result) -> go.Figure:
     shares = result.values["copying_share_first_layer"]
-    return share_map(shares, told="%{z:.3f} of the tokens", title="")
+    unit = result.units["copying_share_first_layer"]
+    return share_map(shares, told="%{z:.3f} of the tokens", title="", unit=unit)
 
 
 def _scores(result: Result) -> go.Figure:

@@ -74,7 +74,7 @@ from types import SimpleNamespace
 from pages.own_text import page
 
 page.draw_heads = lambda *_: None
-page.draw_writes(SimpleNamespace(cell="L1H2", run=None), "x", 2)
+page.draw_writes(SimpleNamespace(cell="L1H2", run=None, located=SimpleNamespace(away="")), "x", 2)
 """
 
 
