@@ -26,8 +26,8 @@ from pages.shared.tables.tables import (
     markdown_table,
     number_columns,
     rounded_table,
+    word_lists,
 )
-from pages.shared.tables.word_lists import word_lists
 from poskernel_core.analyses.claims import pairs_at
 from poskernel_core.analyses.contextual_heads.denominators import (
     Denominators,

@@ -14,8 +14,7 @@ from pages.shared.choices.fit import choose_one, fitted, fitted_flag, fitted_num
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_text
-from pages.shared.tables.tables import choice_table, number_columns
-from pages.shared.tables.word_lists import joined, word_lists
+from pages.shared.tables.tables import choice_table, joined, number_columns, word_lists
 from poskernel_core.analyses.bag.neuron import (
     Neuron,
     NeuronLatents,

@@ -13,8 +13,7 @@ from pages.shared.choices.choices import choose
 from pages.shared.choices.fit import fitted, fitted_index, fitted_text
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
-from pages.shared.tables.tables import choice_table, number_columns
-from pages.shared.tables.word_lists import joined
+from pages.shared.tables.tables import choice_table, joined, number_columns
 from poskernel_core.analyses.bag.neuron import WordNeurons, WordNeuronsParams
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result

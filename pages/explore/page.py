@@ -10,15 +10,15 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from pages.explore.arranged import (
+    BY_MEASURES,
     KERNELS,
-    MEASURES,
     Arranged,
     arrangements,
     by_kernels,
     by_measures,
     by_places,
+    our_columns,
 )
-from pages.explore.columns import our_columns
 from pages.shared.cards.card import card
 from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import capital, plain, say_error
@@ -299,7 +299,7 @@ def page(selection: Selection) -> None:
     columns = our_columns(found) | theirs
     with axes:
         arranged: Arranged | None
-        if how == MEASURES:
+        if how == BY_MEASURES:
             arranged = by_measures(found, columns)
         else:
             arranged = (by_kernels if how == KERNELS else by_places)(selection, columns)

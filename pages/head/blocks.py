@@ -10,16 +10,17 @@ import streamlit as st
 
 from pages.shared.cards.embed import in_place_of
 from pages.shared.cards.one_head import (
+    draw_conversation,
     draw_duplicates,
     draw_kernel,
     draw_profile,
     draw_similarity,
     draw_variation,
+    has_conversations,
     shares_told,
 )
 from pages.shared.cards.plain import plain
 from pages.shared.cards.show import show
-from pages.shared.experiments.conversations import draw_conversation, has_conversations
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import (
     compute_button,

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from math import isnan
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,6 +10,7 @@ import numpy as np
 import streamlit as st
 
 from pages.shared.cards.metric import draw_metrics
+from pages.shared.cards.one_head import draw_conversation, reads_turns
 from pages.shared.cards.plain import say, say_error
 from pages.shared.cards.show import show
 from pages.shared.choices.choices import choose, spell, waits, wanted
@@ -21,7 +21,6 @@ from pages.shared.choices.fit import (
     fitted_index,
     fitted_text,
 )
-from pages.shared.experiments.conversations import draw_conversation, reads_turns
 from pages.shared.grid.measure_grid import draw_heads
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import can_show, nothing_new
@@ -59,7 +58,7 @@ from poskernel_core.analyses.writing.views import logit_title, word_names
 from poskernel_core.common.errors import BadRequest, InvalidField, StoreFailed
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result, plain
-from poskernel_core.common.rounding import as_printed
+from poskernel_core.common.rounding import as_printed, value_text
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.admission import computes
 from poskernel_core.plotting.shades import diverging
@@ -210,11 +209,7 @@ def draw_row(selection: Selection, row: Result) -> None:
             "a later token, or a smaller skip."
         )
         return
-    numbers = [float(row.values[name]) for _, name, _ in NUMBERS]
-    texts = ["–" if isnan(each) else as_printed(f"{each:.3f}") for each in numbers]
-    draw_metrics(
-        [(label, text, told) for (label, _, told), text in zip(NUMBERS, texts, strict=True)]
-    )
+    draw_metrics([(label, value_text(row, name), told) for label, name, told in NUMBERS])
     title = f"{selection.cell}, query {row.chosen['query']}: position and content of the keys"
     show("row", row, title)
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.shared.jobs import results
+from pages.shared.jobs import pressed, results
+from poskernel_core.analyses.head_measures.verdicts import HeadVerdicts, HeadVerdictsParams
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.job import ENDS, Job
@@ -39,3 +40,19 @@ def test_a_reader_who_has_pressed_nothing(monkeypatch, state, followed):
 
     assert not app.exception
     assert (followed, followed) == (bool(fetched), not app.button)
+
+
+@pytest.mark.parametrize(
+    ("missing", "wanted", "asked"),
+    [([], False, [""]), (["a", "b"], False, ["a,b"]), (["a", "b"], True, ["", "a,b"])],
+)
+def test_a_composition_is_asked_for_once(monkeypatch, missing, wanted, asked):
+    """While it is being computed: the same one twice would have its progress twice on the page."""
+    seen = []
+    monkeypatch.setattr(pressed, "is_wanted", lambda _: wanted)
+    monkeypatch.setattr(
+        results, "fetch", lambda _question, _run, params: seen.append(params.leave_out)
+    )
+    params = HeadVerdictsParams(leave_out="")
+    assert pressed.fetch_known(HeadVerdicts, None, params, missing, "key") is None
+    assert asked == seen

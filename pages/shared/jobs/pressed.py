@@ -50,7 +50,7 @@ def fetch_known(
     """
     if not missing or is_wanted(key):
         found = results.fetch(question, run, params)
-        if found is not None:
+        if found is not None or not missing:
             return found
     part = params.model_copy(update={"leave_out": ",".join(missing)})
     return results.fetch(question, run, part)

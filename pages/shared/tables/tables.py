@@ -1,4 +1,4 @@
-"""Tables: in Markdown, with links to heads' pages, and with rows to choose."""
+"""Tables: in Markdown, with links to heads' pages, with rows to choose, and of words."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -13,12 +13,16 @@ from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import rounded, texts_of
+from poskernel_core.plotting.layout import visible
 
 HEAD: Final = "head"
 """The column of every table that names heads: each name is a link to that head's page."""
 
 NAME_IN_ADDRESS: Final = r"[?&]head=(L\d+H\d+)"
 ROWS_SHOWN = 10
+WORDS_SHOWN = 8
+NUMBER = 70
+"""Width in pixels of the numbers beside words, so that they stay visible on a phone."""
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -136,3 +140,27 @@ def choice_table(
             selection_mode="single-row",
             height=38 + 35 * max(1, min(len(plain), rows)),
         )
+
+
+def word_lists(found: Result, titles: tuple[str, str], unit: str, key: str) -> None:
+    """Draw the tokens with the largest and the smallest numbers (``top``, ``bottom``)."""
+    for place, name, title in zip(st.columns(2), ("top", "bottom"), titles, strict=True):
+        table = pd.DataFrame(
+            {
+                title: [visible(word) for word in found.texts[f"{name}_words"]],
+                unit: found.values[f"{name}_value"],
+            }
+        )
+        columns = {unit: st.column_config.NumberColumn(format="%.3g", width=NUMBER)}
+        place.dataframe(
+            table,
+            hide_index=True,
+            column_config=columns,
+            key=f"{key}-{name}",
+            height=38 + 35 * min(WORDS_SHOWN, max(1, len(table))),
+        )
+
+
+def joined(words: Sequence[str], most: int = 8) -> str:
+    """Return tokens in one line, with visible spaces and line breaks."""
+    return "  ".join(visible(word) for word in words[:most])
