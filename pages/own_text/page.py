@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from math import isnan
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -58,7 +59,7 @@ from poskernel_core.analyses.writing.views import logit_title, word_names
 from poskernel_core.common.errors import BadRequest, InvalidField, StoreFailed
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result, plain
-from poskernel_core.common.rounding import as_printed, value_text
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.common.settings import settings
 from poskernel_core.engine.admission import computes
 from poskernel_core.plotting.shades import diverging
@@ -209,7 +210,11 @@ def draw_row(selection: Selection, row: Result) -> None:
             "a later token, or a smaller skip."
         )
         return
-    draw_metrics([(label, value_text(row, name), told) for label, name, told in NUMBERS])
+    numbers = [float(row.values[name]) for _, name, _ in NUMBERS]
+    texts = ["–" if isnan(each) else as_printed(f"{each:.3f}") for each in numbers]
+    draw_metrics(
+        [(label, text, told) for (label, _, told), text in zip(NUMBERS, texts, strict=True)]
+    )
     title = f"{selection.cell}, query {row.chosen['query']}: position and content of the keys"
     show("row", row, title)
 

@@ -69,8 +69,8 @@ def nothing_new(located: Located) -> str:
 
 
 def can_show(question: type[Question[P]], run: RunSpec, params: P, located: Located) -> bool:
-    """Tell whether an answer is stored, or can be computed."""
-    return not nothing_new(located) or results.engine().ready(results.plan(question, run, params))
+    """Tell whether an answer is stored, or the model's weights are here."""
+    return not located.away or results.engine().ready(results.plan(question, run, params))
 
 
 def offer(what: str, label: str, button: str, *keys: str, located: Located) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from pages.shared.cards.plain import capital
 from pages.shared.tables.tables import (
     HEAD,
     errors_line,
@@ -10,33 +11,22 @@ from pages.shared.tables.tables import (
     markdown_table,
     rounded_table,
 )
-from poskernel_core.analyses.kernels.etc import stands
+from poskernel_core.analyses.kernels.etc import EtcHeatMap, stands
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.plotting.palette import KIND_LOOKS
 
-SUMMARY_ROWS = {
-    "etc": ("Effective token count (ETC) at n = {query}", "how many tokens the kernel covers"),
-    "half_mass_distance": (
-        "Half-mass distance",
-        "half of the mass lies nearer than this, in tokens; offset k reaches from k to k + 1",
-    ),
-    "local_mass": ("Mass in the last {last} tokens", "decides whether the head is «local»"),
-    "query_variation": (
-        "Query variation",
-        "mean total variation distance between kernels of different queries; 0: they agree",
-    ),
-    "equivariance_error": (
-        "Equivariance error",
-        "mean total variation distance to kernels of other positions, aligned; 0: they agree",
-    ),
-    "attention_distance": (
-        "Distance to observed attention",
-        "total variation distance to the mean observed attention; 0: the mean is the kernel",
-    ),
+TITLES = {each.value: each.title for each in EtcHeatMap.measures}
+NUMBERS = {
+    "etc": "how many tokens the kernel covers",
+    "half_mass_distance": "half of the mass lies nearer; offset k reaches from k to k + 1",
+    "local_mass": "decides whether the head is «local»",
+    "query_variation": "mean total variation between kernels of different queries; 0: they agree",
+    "equivariance_error": "the same to kernels of other positions, aligned; 0: they agree",
+    "attention_distance": "the same to the mean observed attention; 0: the mean is the kernel",
 }
-"""Label and meaning of every number; total variation lies between 0 and 1."""
+"""What every number means; total variation lies between 0 and 1."""
 
 OPEN = " (not resolved)"
 """What is said of a kind if the interval of a number holds the limit that decides it."""
@@ -49,21 +39,23 @@ def summary(head: Result, *, meanings: bool) -> None:
     """Draw a head's numbers (a result selected down to one number each) as a small table."""
     kind = [_kind_text(head)] if "kind" in head.values else []
     rows = [("Kind", text, "") for text in kind]
-    for name, (label, meaning) in SUMMARY_ROWS.items():
+    for name, meaning in NUMBERS.items():
         if name in head.values:
             number = value_text(head, name)
-            if name == "etc":
+            if head.units[name] == "tokens":
                 number = counted(number, "token")
-            rows.append((_label(label, head), number, f":small[{meaning}]"))
+            rows.append((_label(name, head), number, f":small[{meaning}]"))
     shown = 3 if meanings else 2
     markdown_table(rows[0][:shown], [row[:shown] for row in rows[1:]])
     errors_line(head)
 
 
-def _label(label: str, result: Result) -> str:
-    """Return a label with a result's number of last tokens and its query position."""
+def _label(name: str, result: Result) -> str:
+    """Return what a number is called, with its query position or its number of last tokens."""
+    if name == "local_mass":
+        return f"Mass in the last {result.params.get('local_tokens', LAST)} tokens"
     query = result.chosen.get("query", result.params.get("query", "each"))
-    return label.format(last=result.params.get("local_tokens", LAST), query=query)
+    return capital(TITLES[name]) + f" at n = {query}" * (name == "etc")
 
 
 def _kind_text(head: Result) -> str:
@@ -80,11 +72,10 @@ def heads_table(etc: Result, shown: set[str]) -> None:
     table = pd.DataFrame({HEAD: [head_name(i, j) for i, j in places]}, index=heads)
     table["kind"] = [f"{kinds[place]}{'' if resolved[place] else OPEN}" for place in places]
     columns = {}
-    for name, (label, _) in SUMMARY_ROWS.items():
-        if name not in etc.values:  # it forms
-            continue
-        columns[_label(label, etc) + " (tokens)" * (name == "etc")] = name
-    for column, name in columns.items():
-        table[column] = [etc.values[name][place] for place in places]
+    for name in NUMBERS:
+        if name in etc.values:  # some form later
+            column = _label(name, etc) + " (tokens)" * (etc.units[name] == "tokens")
+            columns[column] = name
+            table[column] = [etc.values[name][place] for place in places]
     linked_table(rounded_table(table, etc, columns), "heads-table")
     errors_line(etc)
