@@ -145,6 +145,7 @@ OWN_TEXT = [
      "In 2 of 3 heads … 0.5 or more; it is largest in L0H1 (0.97)."),
     ("own-text", {"position_share": [[4.33, 0.97], [0.1, NAN]]}, {},
      "largest in L0H0 (4.33) (above 1, since content works against position)."),
+    ("own-text", {"position_share": [[1.004, 0.97], [0.1, NAN]]}, {}, "largest in L0H0 (1)."),
     ("own-text", {"position_share": 0.4, "content_share": 1.2, "covariance_share": -0.6}, L3H7,
      "content explains 1.2 (above 1"),
     *((question, {"position_share": share, "content_share": 0.3}, place,

@@ -19,8 +19,13 @@ ABOVE: Final = "above 1, since content works against position"
 
 def _heads(result: Result) -> str:
     said = heads_at(result, "position_share", "share of position in this text's scores", HALF)
-    above = np.nan_to_num(result.values["position_share"]).max() > 1
-    return f"{said.removesuffix('.')} ({ABOVE})." if said and above else said
+    above = _above(np.nan_to_num(result.values["position_share"]).max())
+    return f"{said.removesuffix('.')}{above}." if said and above else said
+
+
+def _above(share: float) -> str:
+    """Return why a share is above 1, if it is so as printed."""
+    return f" ({ABOVE})" if float(f"{share:.3g}") > 1 else ""
 
 
 def _shares(result: Result) -> str:
@@ -30,7 +35,7 @@ def _shares(result: Result) -> str:
         return ""
     position, content = shares
     decides = position.sign(HALF) > 0
-    above = f" ({ABOVE})" if max(position.value, content.value) > 1 else ""
+    above = _above(max(position.value, content.value))
     where = f" at token {result.chosen['query']}" if "query" in result.chosen else " on this text"
     return (
         f"Position explains {position} of the variance of {who(result)}'s scores{where}, "
