@@ -351,9 +351,10 @@ def heads_range(result: Result, name: str, noun: str) -> str:
     large, small = (number_of(result, name, *map(int, at)) for at in ends)
     if (large - small).sign() <= 0:
         return ""
-    start = f"In layer {result.chosen['layer']} the" if "layer" in result.chosen else "The"
+    layer = f"in layer {result.chosen['layer']} " if "layer" in result.chosen else ""
+    start = ", ".join(filter(None, (at_query(result).strip(), f"{layer}the {noun}")))
     extremes = f"{_extreme(result, name)} and {_extreme(result, name, smallest=True)}"
-    return f"{start} {noun} is {extremes}."
+    return f"{capital(start)} is {extremes}."
 
 
 def _extreme(result: Result, name: str, *, smallest: bool = False) -> str:

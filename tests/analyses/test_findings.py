@@ -197,7 +197,8 @@ HELD = [
     (profiles, 0.3, 0.87, "In 1 of 6 heads|0.3 or more|L1H2 (0.87)"),
     (one_head("entropy", "entropy", AT), math.log(397), 3.5, "3.5 nats|33.1 of 397 tokens"),
     (one_of("entropy", "entropy", 1.5, chosen={"query": 400}), 1.5, 0.25,
-     "at n = 400 is largest in L0H0 (1.5 nats, not|4 others) and smallest in L1H0 (0.25 nats)"),
+     "At n = 400, the attention entropy is largest in L0H0 (1.5 nats, not|4 others) and "
+     "smallest in L1H0 (0.25 nats)"),
     (lambda v, e: made("sinks", {"alpha": [v, 0.9]}, {"alpha": e}, chosen=L3H4), 0.3, 0.62,
      "L3H4 gives the first key 0.62|: a sink (limit 0.3)"),
     (lambda v, e: made("sinks", {"alpha": [v, 0.9]}, {"alpha": e}, chosen=L3H4), 0.3, 0.06,

@@ -12,7 +12,7 @@ def _said(result: Result) -> str:
     """Hold one head's entropy against that of even attention, and all heads against each other."""
     here = at_query(result := at_last(result))
     if result.axes["entropy"] != ():
-        return heads_range(result, "entropy", f"attention entropy{here}")
+        return heads_range(result, "entropy", "attention entropy")
     if "query" not in result.chosen:
         return ""
     keys = int(result.chosen["query"]) + 1 - param(result, "skip")

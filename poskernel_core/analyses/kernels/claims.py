@@ -74,8 +74,7 @@ def distance_said(result: Result) -> str:
 
 def range_said(name: str, result: Result) -> str:
     """Hold the heads against each other in a measure that has no limit."""
-    here = at_query(result := at_last(result))
-    return heads_range(result, name, f"{RANGES[name]}{here}")
+    return heads_range(at_last(result), name, RANGES[name])
 
 
 def local_said(result: Result) -> str:
