@@ -40,11 +40,12 @@ class ForeseenAttention(Analysis[QueryParams]):
     that none of them picks is dropped, and never comes back. Between recorded queries nothing is
     dropped. A query head may use all keys of its key head's cache.
 
-    Limits: a mean over texts is foreseen, not the attention in one text: a head that looks at one
-    key, another in every text, has a broad mean that no fixed choice captures with few keys. What a
-    dropped key would have done to the output is not measured. With few keys to see, every choice
-    captures much: compare with $b$ over the visible keys. Two groups of texts are needed (errors
-    need four); without them all numbers are NaN.
+    Limits: which keys a cache keeps changes by jumps, so that errors of ``kept_keys`` and
+    ``kept_captured`` are too small in some layers. A mean over texts is foreseen, not the attention
+    in one text: a head that looks at one key, another in every text, has a broad mean that no fixed
+    choice captures with few keys. What a dropped key would have done to the output is not measured.
+    With few keys to see, every choice captures much: compare with $b$ over the visible keys. Two
+    groups of texts are needed (errors need four); without them all numbers are NaN.
 
     Source: ours; the first 4 and the last keys are those of "Efficient streaming language models
     with attention sinks" (2309.17453).

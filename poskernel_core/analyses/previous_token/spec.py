@@ -99,8 +99,10 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     texts: with $p$ the score of mean query and mean key over $N$ texts, it is
     $(N p - \bar s) / (N - 1)$.
 
-    Limits: with a soft cap, the part by position excludes pairs from the same text only
-    approximately.
+    Limits: which diagonal is the largest, or second, differs from texts to texts where several are
+    nearly equal; intervals of ``second_mass`` and ``ratio`` are too narrow in such heads, however
+    many texts there are. With a soft cap, the part by position excludes pairs from the same text
+    only approximately.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
