@@ -146,8 +146,8 @@ def draw_tangent(selection: Selection, reach: int) -> None:
         st.caption(
             f"Shares of the reading direction: tangent {tangent}, radius {radius}, third direction "
             f"{third}. The helix of {chosen} explains the score with R² "
-            f"{value_text(head, 'helix_fit')} (1 is best). These have no errors: the axes of the helix "
-            "turn from sample to sample of texts."
+            f"{value_text(head, 'helix_fit')} (1 is best). These have no errors: the axes of the "
+            "helix turn from sample to sample of texts."
         )
 
 

@@ -13,7 +13,8 @@ Kind = Literal["smooth", "log", "share", "distance", "null", "plain"]
 - ``log``: the same on the scale of logarithms, for positive numbers that vary in proportion;
 - ``share``: as smooth, with the ends of the interval on the scale of log odds, as shares near 0 or
   1 are skewed;
-- ``distance``: the distance of two mean rows (:func:`cross_fit`), too large from few texts;
+- ``distance``: the distance of two mean rows (:func:`cross_fit`), or the largest or second largest
+  of several numbers: too large from few texts, by up to twice the bias that the jackknife sees;
 - ``null``: another number that is never negative, and 0 where there is no effect;
 - ``plain``: not corrected, so that it is what its source defines.
 """

@@ -100,9 +100,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
     $(N p - \bar s) / (N - 1)$.
 
     Limits: which diagonal is the largest, or second, differs from texts to texts where several are
-    nearly equal; intervals of ``second_mass`` and ``ratio`` are too narrow in such heads, however
-    many texts there are. With a soft cap, the part by position excludes pairs from the same text
-    only approximately.
+    nearly equal, so ``largest_mass``, ``second_mass`` and ``ratio`` are too large from few texts.
+    With a soft cap, the part by position excludes pairs from the same text only approximately.
 
     Source: "The positional embedding matrix and previous-token heads".
     """
@@ -117,13 +116,14 @@ class PreviousToken(Analysis[PreviousTokenParams]):
                 to the token $k$ places back
             largest_offset second_offset [layer head], tokens: the diagonals with the most and the
                 second most attention
-            ± largest_mass second_mass [layer head], share of attention: their mean attention
         """),
         *estimates(
             """
+            largest_mass second_mass [layer head], share of attention: their mean attention
             ratio [layer head], second over largest: second over largest; smaller is cleaner. A head
                 is loosely a previous-token head if its largest offset is 1
-        """,
+            """,
+            kind="distance",
             bounds=(0, 1),
         ),
         *outputs("""
