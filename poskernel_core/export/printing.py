@@ -51,10 +51,11 @@ LOOK: Final = {
 }
 BAR: Final = {"orientation": "h", "thickness": 8, "lenmode": "fraction", "len": 0.7,
               "x": 0, "xref": "paper", "xanchor": "left", "xpad": 0,
-              "yref": "container", "yanchor": "top", "ypad": 0, "title": {"text": ""}}  # fmt: skip
-UNIT: Final = {"showarrow": False, "xref": "paper", "x": 0, "xanchor": "left", "yref": "paper",
-               "y": 1, "yanchor": "bottom", "yshift": 27}  # fmt: skip
-"""Above the bar: a title of Plotly's own would lie over it."""
+              "y": 1, "yref": "container", "yanchor": "top", "ypad": 15,
+              "title": {"text": ""}}  # fmt: skip
+UNIT: Final = {"x": 0, "xref": "paper", "y": 1, "yref": "container", "yanchor": "top",
+               "pad": {"t": 2}, "font": {"size": SMALL}}  # fmt: skip
+"""Above the bar: a title of the bar's own would lie over it."""
 LEGEND: Final = {"orientation": "h", "x": 0, "xref": "container", "xanchor": "left",
                  "y": 0, "yref": "container", "yanchor": "bottom"}  # fmt: skip
 
@@ -94,18 +95,17 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
     for scene in (layout[name] for name in layout if name.startswith("scene")):
         eye = scene.setdefault("camera", {}).setdefault("eye", dict.fromkeys("xyz", 1.25))
         eye |= {axis: 1.5 * eye[axis] for axis in eye}  # room for the titles of its axes
-    height = 0.8 * pixels if "scene" in layout else area + 50 + _upright(layout)
     bars = _bars(traces)
     for bar in bars:
         text = unit or bar.get("title", {}).get("text", "").replace("<br>", " ")
-        bar |= BAR | {"y": 1 - 16 / height}
-        layout["annotations"].append(UNIT | {"text": text})
+        bar |= BAR
+        layout["title"] = UNIT | {"text": text}
     _set_text(spec)
     layout |= {
         "template": {"layout": LOOK},
         "paper_bgcolor": "#ffffff",
         "width": pixels,
-        "height": height,
+        "height": 0.8 * pixels if "scene" in layout else area + 50 + _upright(layout),
         "margin": {"l": 4, "r": 8, "t": 46 if bars else 10, "b": 4, "pad": 2},
         "legend": layout.get("legend", {}) | LEGEND,
     }

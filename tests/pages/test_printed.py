@@ -59,7 +59,7 @@ def printer(page: Page) -> Page:
 @pytest.mark.slow
 @pytest.mark.browser
 def test_all_text_of_every_picture_is_inside_and_in_7_to_9_points(sheets, printer):
-    """Nothing lies over the legend or over other text, and all of it is in the font of the file."""
+    """Nothing lies over the legend, a colour bar or other text, and all is in the file's font."""
     assert len(sheets) > 50
     wrong = {name: told for name, sheet in sheets.items()
              if (told := printer.evaluate(UNREADABLE, sheet))}  # fmt: skip
@@ -90,13 +90,15 @@ def test_what_cannot_be_read_is_noticed(printer):
     """By the check above: else it would find nothing in any picture."""
     around = printing.printed(go.Figure(), answer("kernel", head="L1H2"), 85, "Title")
     text = '<text x="{}" y="{}" font-size="{}">words</text>'
+    bar = '<g class="cbfills"><rect x="4" y="14" width="99" height="8"/></g>'
     legend = f'<g class="legend">{text.format(9, 40, 10)}</g>'
     for drawn, told in (
         (text.format(300, 20, 10), "outside: words"),
         (text.format(9, 20, 9), "9 pixels: words"),
         (legend + text.format(12, 38, 10), "over the legend: words"),
         (text.format(9, 20, 10) + text.format(12, 22, 10), "over each other: words / words"),
-        (legend + text.format(9, 20, 12), None),
+        (bar + text.format(9, 20, 10), "over a colour bar: words"),
+        (legend + bar + text.format(9, 12, 12), None),
     ):
         svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="322" height="50">{drawn}</svg>'
         printer.evaluate("svg => { drawing = async () => ({ svg, cut: 0, height: 50 }); }", svg)
