@@ -16,6 +16,8 @@ from plotly.offline import get_plotlyjs
 from poskernel_core.analyses.views import figure_of, finding_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
+from poskernel_core.data.made import RANDOM, REPEATED
+from poskernel_core.data.texts import TYPED
 from poskernel_core.export.continuation import continuation
 from poskernel_core.export.files import (
     caption,
@@ -29,7 +31,7 @@ from poskernel_core.export.files import (
 from poskernel_core.export.printing import WIDTHS, save_picture
 from poskernel_core.plotting.layout import MUTED
 
-PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure")
+PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure", "clean", "changed", "answer")
 """Parameters with the same name in page addresses."""
 
 SOURCES: Final = {"text": "one text", "token": "one token"}
@@ -161,6 +163,8 @@ def page_address(result: Result, base: str) -> str:
         "start": None if run.get("start_token", True) else "false",
         "head": result.params.get("head"),
         **{name: params.get(name) for name in PARAMETERS},
+        "otheranswer": params.get("other_answer"),
+        "manyheads": params.get("heads") if result.analysis == "ablate-heads" else None,
     }
     if {"layer", "head"} <= result.chosen.keys():
         asked["head"] = head_name(result.chosen["layer"], result.chosen["head"])
@@ -172,6 +176,8 @@ def page_address(result: Result, base: str) -> str:
         asked["item"] = params.get("text_item") or ("my own text" if params.get("text") else None)
     if params.get("source") in (None, "token"):
         asked["token"] = params.get("token")
+    if run.get("corpus") in (TYPED, RANDOM, REPEATED):  # no choice of pages
+        asked |= dict.fromkeys(("corpus", "context", "windows"))
     told = {name: value for name, value in asked.items() if value not in (None, "")}
     if len(str(told.get("text", ""))) > MAX_IN_ADDRESS:
         told.pop("text")
