@@ -79,13 +79,28 @@ class Server:
         close: closes the connection; so does whatever forgets the server.
     """
 
-    def __init__(self, address: str, headers: Mapping[str, str], timeout: float) -> None:
-        self.address, self._timeout = address, timeout
+    def __init__(
+        self,
+        address: str,
+        headers: Mapping[str, str],
+        timeout: float,
+        inside: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self.address, self.version, self._timeout = address, __version__, timeout
         own = {CLIENT: token_urlsafe(12), "User-Agent": f"PosKernel/{__version__}"}
         self._http = httpx2.Client(
-            base_url=f"{address}/api/v1/", headers=own | dict(headers), timeout=timeout + WAIT
+            base_url=f"{address}/api/v1/",
+            headers=own | dict(headers),
+            timeout=timeout + WAIT,
+            transport=inside,
         )
         self.close = weakref.finalize(self, self._http.close)
+        if inside is None:
+            self._check()
+
+    def _check(self) -> None:
+        """Check that a PosKernel server answers, and note its version."""
+        address = self.address
         with suppress(ValueError, AttributeError):
             about = parse_json(self._sent("GET", f"{address}/health")[1])
             self.version = str(about.get("version"))
@@ -104,13 +119,13 @@ class Server:
         analysis: str,
         model: AnyModel,
         *,
-        tell: Callable[[Job], None] = lambda job: None,
+        tell: Callable[[Job], None] | None = None,
         **options: Any,
     ) -> Result:
         """Return a result as :func:`show` does; the arguments are the same.
 
-        ``tell`` is called with what the server says of the job while it computes. An interrupt
-        cancels it.
+        ``tell`` is called about each second with what the server says of the job while it computes.
+        An interrupt, or an error of ``tell``, cancels it.
 
         Raises:
             PosKernelError: with a message of one sentence.
@@ -204,11 +219,18 @@ class Server:
         Raises:
             UnknownAnalysis: the server has no question of that name.
         """
+        found: dict[str, Any] = self.question(analysis).get("stage" if live else "answer") or {}
+        return found
+
+    def question(self, analysis: str) -> dict[str, Any]:
+        """Return the server's description of a question: parameters, values, schema of answers.
+
+        Raises:
+            UnknownAnalysis: the server has no question of that name.
+        """
         if not re.fullmatch(r"[\w-]+", analysis):
             raise BadRequest(f"Expected the name of a question, got {brief(analysis)}.")
-        described = _object(*self._got("GET", f"questions/{analysis}"))
-        found: dict[str, Any] = described.get("stage" if live else "answer") or {}
-        return found
+        return _object(*self._got("GET", f"questions/{analysis}"))
 
     def _list(self, what: str) -> list[dict[str, Any]]:
         found = _json(*self._got("GET", what))
@@ -226,10 +248,16 @@ class Server:
         params: Mapping[str, Any] | None = None,
         detach: bool = False,
         revision: str | None = None,
+        files: bool = True,
         **run: Any,
     ) -> dict[str, Any]:
-        """Return the request with the arguments of :func:`show`."""
-        path = isinstance(model, PathLike) or (isinstance(model, str) and model.startswith(PATHS))
+        """Return the request with the arguments of :func:`show`.
+
+        With ``files``, a text that is the path of a file is read from it.
+        """
+        path = isinstance(model, PathLike) or (
+            files and isinstance(model, str) and model.startswith(PATHS)
+        )
         if path or not isinstance(model, str | Mapping | ModelSpec):
             raise BadRequest(
                 f"Expected the name of a model of the server, got {brief(model)}: paths and "
@@ -241,7 +269,9 @@ class Server:
             raise BadRequest(f"Expected a dictionary as 'params', got {brief(params)}.")
         spec = ModelSpec.model_validate(model)
         params = dict(params or {})
-        for name in ANALYSES[analysis].params.typed_texts() if analysis in ANALYSES else ():
+        for name in (
+            ANALYSES[analysis].params.typed_texts() if analysis in ANALYSES and files else ()
+        ):
             if isinstance(params.get(name), str):
                 params[name] = text_or_file(params[name])
         fields: dict[str, Any] = {"question": analysis, "model": spec.name}
@@ -251,7 +281,7 @@ class Server:
         return {name: _plain(each) for name, each in fields.items()}
 
     def _waited(
-        self, job: str, tell: Callable[[Job], None] = lambda job: None, *, cancels: bool = True
+        self, job: str, tell: Callable[[Job], None] | None = None, *, cancels: bool = True
     ) -> str | None:
         """Return where the answer of a job is, when it has ended; None if the server lost it."""
         wait, over = 0, False
@@ -271,8 +301,9 @@ class Server:
                     raise _error(about["problem"])
                 if over:
                     return str(about.get("answer"))
-                tell(about)
-                wait = 1 if wait == 0 else min(2 * wait, WAIT)
+                if tell is not None:
+                    tell(about)
+                wait = 1 if wait == 0 or tell is not None else min(2 * wait, WAIT)
         finally:
             if not over and cancels:
                 self._cancel(job)

@@ -323,7 +323,7 @@ class Engine:
                             continue
                         if (so_far := self.cached(plan.of_stage(windows, query))) is not None:
                             yield so_far
-            except (KeyboardInterrupt, GeneratorExit):
+            except BaseException:  # also what ``tell`` raises
                 self.cancel(plan)
                 job.wait(5)
                 raise
