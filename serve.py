@@ -22,6 +22,7 @@ from serving.callers import Callers
 from serving.headers import security_headers, with_headers
 from serving.health import HealthMonitor, health_route
 from serving.kept import numbers_route, plotly_route
+from serving.mcp import Mcp
 from serving.memory import collecting
 from serving.metrics import listen, registry
 from serving.page import page_routes
@@ -60,10 +61,14 @@ except BadRequest as error:
     sys.exit(str(error))
 
 
+api = Api(served_engine, Callers())
+mcp = Mcp(api, named_at_start(), base)
+
+
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[None]:
-    """Print the address of the pages once the server is ready, and collect garbage at intervals."""
-    async with collecting():
+    """Print the address of the pages once the server is ready; collect garbage at intervals."""
+    async with collecting(), mcp.running():
         greet(base)
         yield
 
@@ -74,7 +79,8 @@ app = st.App(
         health_route(monitor, lambda: admission.sessions),
         numbers_route(served_engine),
         plotly_route(),
-        Api(served_engine, Callers()).route(named_at_start()),
+        api.route(named_at_start()),
+        mcp.route(),
         *site_routes(),
         *page_routes(),
     ],

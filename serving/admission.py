@@ -133,7 +133,7 @@ class Refusal:
         headers = {"Retry-After": str(self.retry_after), "Cache-Control": "no-store"}
         if _wants_page(connection):
             return HTMLResponse(HTML.format(sentence=self.sentence), self.status, headers)
-        if connection.scope["path"].startswith("/api/"):
+        if connection.scope["path"].startswith(("/api/", "/mcp")):
             told = {"status": self.status, "detail": self.sentence, "error": Busy.__name__}
             return JSONResponse(told, self.status, headers, "application/problem+json")
         return PlainTextResponse(f"{self.sentence}\n", self.status, headers)

@@ -39,9 +39,9 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 class Served:
     """Routes at an address of this machine, in a thread."""
 
-    def __init__(self, *routes):
-        self.port = free_port()
-        config = uvicorn.Config(Starlette(routes=routes), port=self.port, log_level="critical")
+    def __init__(self, *routes, lifespan=None):
+        self.port, app = free_port(), Starlette(routes=routes, lifespan=lifespan)
+        config = uvicorn.Config(app, port=self.port, log_level="critical")
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()

@@ -16,7 +16,7 @@ from tests.support import ROOT
 CORE = ROOT / "poskernel_core"
 ORDER = (
     "common", "models", "plotting", "data", "forward", "statistics", "storage", "passes",
-    "analyses", "engine", "export", "api", "ledger", "server", "client", "objects", "cli",
+    "analyses", "engine", "export", "api", "ledger", "server", "client", "mcp", "objects", "cli",
 )  # fmt: skip
 """The stages of the core: each imports those before it, and itself."""
 APART = {

@@ -11,6 +11,7 @@ import click
 from poskernel_core import __version__
 from poskernel_core.cli.exporting import export_results, import_results
 from poskernel_core.cli.grammar import Command, Commands, option, sentence
+from poskernel_core.cli.mcp import mcp
 from poskernel_core.cli.options import connected
 from poskernel_core.cli.precompute import merge_shards, precompute
 from poskernel_core.cli.serving import serve
@@ -94,6 +95,7 @@ PROGRAM = Commands(
     epilog="Exit codes: 0 done, 2 bad request (one sentence on standard error), 1 anything else.",
     commands=[
         serve,
+        mcp,
         list_models,
         list_plugins,
         precompute,

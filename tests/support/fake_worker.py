@@ -52,7 +52,8 @@ class FakeWorker(subprocess.Popen):
 def put(engine, plan):
     """Store a result, as the worker does before it says that it is done."""
     values, axes, params = {"etc": np.array([2.0])}, {"etc": ("layer",)}, plan.params.model_dump()
-    result = Result("etc", params, values, axes, {"etc": "tokens"}, provenance={"windows": 4})
+    about = {"windows": 4, "context": 31}
+    result = Result("etc", params, values, axes, {"etc": "tokens"}, provenance=about)
     engine.store.put(plan.key, *to_entry(result))
 
 

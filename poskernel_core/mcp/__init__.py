@@ -1,0 +1,1 @@
+"""PosKernel for assistants: tools over the Model Context Protocol."""
