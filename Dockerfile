@@ -25,6 +25,7 @@ COPY .streamlit ./.streamlit
 COPY app.py serve.py LICENSE ./
 # With the documentation's site, if `make docs` has built it.
 COPY LICENSE build/sit[e] ./build/site/
+COPY docs/concepts ./docs/concepts
 COPY pages ./pages
 COPY serving ./serving
 COPY poskernel_core ./poskernel_core

@@ -16,7 +16,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SITE = "build/site"
-DASHBOARD = ("app.py", "serve.py", "pages", "serving", ".streamlit", SITE)
+DASHBOARD = ("app.py", "serve.py", "pages", "serving", ".streamlit", "docs/concepts", SITE)
 
 
 class Hook(BuildHookInterface[Any]):

@@ -8,10 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
 
 from tests.support import ROOT
 from tests.support.server import environment as server_environment
-from tests.support.server import serve
+from tests.support.server import run_alone, serve
 from tests.test_docs import BLOCK
 
 PAGE = ROOT / "docs" / "how-to" / "programs.md"
@@ -55,6 +57,30 @@ def test_from_a_shell(dashboard, tmp_path):
     assert 20 == printed[3]["run"]["windows"]
     assert printed[2] == printed[4]
     assert "# model: demo-gpt2" in (tmp_path / "sinks.csv").read_text("utf-8")
+
+
+@pytest.mark.parametrize("entry", range(3))
+def test_from_an_assistant(dashboard, tmp_path, entry):
+    """By what is written into the settings of three clients."""
+    text = [code for kind, code in BLOCK.findall(PAGE.read_text("utf-8")) if kind == "json"][entry]
+    (servers,) = json.loads(text.replace(USUAL, dashboard)).values()
+    told = servers["poskernel"]
+    if "command" in told:
+        assert "poskernel" == told["command"]
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "poskernel_core", *told["args"]],
+            env=server_environment(tmp_path, shipped=True) | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    else:
+        server = told["url"]
+
+    async def described():
+        async with Client(server) as client:
+            arguments = {"model": "demo-gpt2", "head": "L2H6"}
+            return await client.call_tool("describe_head", arguments)
+
+    answer = json.loads(run_alone(described()).content[0].text)
+    assert "previous-token head" in answer["verdict"]
 
 
 LIGHT = """
