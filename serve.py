@@ -1,10 +1,13 @@
 """The server: ``streamlit run serve.py`` serves ``app.py`` with our additions to Streamlit."""
 
+import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import streamlit as st
+import uvicorn
 from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -27,6 +30,9 @@ from serving.memory import collecting
 from serving.metrics import listen, registry
 from serving.page import page_routes
 from serving.site import site_routes
+
+STREAM_SECONDS = 3
+"""Seconds for which a server that is stopped waits for programs that still listen."""
 
 # The folder `pages` does not hold pages in Streamlit's older sense. Streamlit notices that only at
 # the first call of `st.navigation`; until then a link to a page would show "Page not found".
@@ -68,6 +74,9 @@ mcp = Mcp(api, named_at_start(), base)
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[None]:
     """Print the address of the pages once the server is ready; collect garbage at intervals."""
+    runs: Any = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if isinstance(runs, uvicorn.Server):
+        runs.config.timeout_graceful_shutdown = STREAM_SECONDS
     async with collecting(), mcp.running():
         greet(base)
         yield

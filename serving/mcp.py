@@ -26,7 +26,7 @@ from serving.api import Api, mode
 from serving.asked import MAX_BODY
 from serving.callers import MAX_PERSONS, MAX_WAITING
 from serving.doors import doors
-from serving.problems import Problem, without_paths
+from serving.problems import Problem
 
 PATH = "/mcp"
 MAX_SESSIONS, IDLE_SECONDS = 200, 600.0
@@ -119,16 +119,13 @@ class Mcp:
             raise Problem(
                 404, "This server answers no assistants: its host installs 'poskernel[mcp]' first."
             ) from error
-        return Assistants(self._source, self._told, self._turn)
+        return Assistants(self._source, self._turn)
 
     def _source(self, context: Any) -> Server:
         request = _request(context)
         own = f"{request.url.scheme}://{request.headers['host']}{self._base}"
         inside = _Inside(self._inside, request)
         return Server(settings().address or own, {}, SECONDS, inside)
-
-    def _told(self, sentence: str, context: Any) -> str:
-        return sentence if is_local(_request(context).scope) else without_paths(sentence)
 
     def _turn(self, context: Any) -> anyio.CapacityLimiter:
         """Return the limit of a person: as many calls at a time as requests may wait."""

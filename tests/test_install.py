@@ -137,7 +137,9 @@ def test_published_in_two(source, tmp_path):
     (demo,) = (each for each in needed if each.name == "poskernel-demo")
     assert demo.specifier.contains(named["poskernel-demo"]["Version"])
     assert str(SCHEMA) == named["poskernel-demo"]["Version"].partition(".")[0]
-    assert f"{PACKAGE}/dashboard/serve.py" in found
+    assert {
+        f"{PACKAGE}/dashboard/{name}" for name in ("serve.py", "docs/concepts/kernels.md")
+    } <= found
     assert files_of(PACKAGE) - {f"{PACKAGE}/demo/pyproject.toml"} <= found
 
 

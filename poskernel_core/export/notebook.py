@@ -164,6 +164,7 @@ def page_address(result: Result, base: str) -> str:
         "head": result.params.get("head"),
         **{name: params.get(name) for name in PARAMETERS},
         "otheranswer": params.get("other_answer"),
+        "mode": "Between two prompts" if "clean" in params else None,
         "manyheads": params.get("heads") if result.analysis == "ablate-heads" else None,
     }
     if {"layer", "head"} <= result.chosen.keys():

@@ -50,14 +50,12 @@ class Assistants(MCPServer[Any]):
 
     Args:
         source: returns who answers a call.
-        told: returns what of a sentence is told to a caller.
         turn: returns the limit of calls at a time that a call counts for.
     """
 
     def __init__(
         self,
         source: Callable[[Caller], Server | Here],
-        told: Callable[[str, Caller], str] = lambda sentence, _: sentence,
         turn: Callable[[Caller], AbstractAsyncContextManager[Any]] = lambda _: nullcontext(),
     ) -> None:
         handlers = logging.root.handlers[:]
@@ -65,7 +63,7 @@ class Assistants(MCPServer[Any]):
             "PosKernel", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
         )
         logging.root.handlers[:] = handlers  # to which the SDK adds one
-        self._source, self._told, self._turn = source, told, turn
+        self._source, self._turn = source, turn
         self._threads = anyio.CapacityLimiter(MAX_CALLS)
         self._names: dict[str, set[str]] = {}
         for name, tool in vars(Tools).items():
@@ -92,7 +90,7 @@ class Assistants(MCPServer[Any]):
                 place = ".".join(map(str, first["loc"]))
                 sentence = f"The argument {place!r} does not fit: {first['msg']}."
             elif isinstance(cause, PosKernelError):
-                sentence = str(cause) if context is None else self._told(str(cause), context)
+                sentence = str(cause)
             elif cause is None:
                 sentence = f"There is no tool {name[:60]!r}: expected {', '.join(self._names)}."
             else:

@@ -231,8 +231,13 @@ class Tools:
             usual = ANALYSES[found.analysis].default_query(int(found.provenance["context"]))
             found = found.select(query=usual if usual in queries else queries[-1])
         text, _ = self._written(found)
-        with DRAWING:
-            return text, picture(figure_of(found), found, "png") if drawn else None
+        if not drawn:
+            return text, None
+        try:
+            with DRAWING:
+                return text, picture(figure_of(found), found, "png")
+        except BadRequest as error:  # which names paths of the host
+            raise BadRequest("No picture of it is drawn here: ask without 'picture'.") from error
 
     def _written(self, found: Result, **fields: Any) -> Answer:
         return written(answer(found, self.source.address, **fields)), None

@@ -17,7 +17,8 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import texts_array
 from poskernel_core.export import notebook as views
 from poskernel_core.export.files import to_csv
-from poskernel_core.export.notebook import View
+from poskernel_core.export.notebook import View, page_address
+from tests.support import made_results
 from tests.support.bound import opened_as_linked
 from tests.support.made_results import result
 
@@ -119,6 +120,21 @@ def test_a_link_shows_the_same(shipped_engine, monkeypatch, analysis, asked):
     chosen = {"layer": 2, "head": 6} if analysis == "kernel" else {"query": 303}
     expected = same[0].select(**chosen).values[analysis]
     np.testing.assert_array_equal(expected, view.result.values[analysis])
+
+
+PROMPTS = {"clean": "One two", "changed": "One six", "answer": " a", "other_answer": " b"}
+
+
+@pytest.mark.parametrize(
+    ("analysis", "asked"), [("patch-heads", PROMPTS), ("ablate-heads", {"heads": "L0H1, L1H2"})]
+)
+def test_a_link_types_the_same(shipped, shipped_only, analysis, asked):
+    """Prompts and heads stand where a reader types them."""
+    link = parse_qs(urlsplit(page_address(made_results.answer(analysis, **asked), HOME)).query)
+    app = opened_as_linked(**{**link, "model": "demo-gpt2", "context": "512"})
+    assert not app.warning
+    typed = [each.value for each in (*app.text_area, *app.text_input)]
+    assert {*asked.values()} <= {*typed}
 
 
 def test_addresses(made, monkeypatch):

@@ -1,6 +1,7 @@
 """Assistants: the tools over both transports, by the SDK's own client."""
 
 import asyncio
+import base64
 import json
 import re
 import sys
@@ -46,7 +47,7 @@ def offered(request, monkeypatch):
     def offer(engine):
         if request.param == "here":
             return Assistants(lambda _: Here(engine))
-        mcp = Mcp(Api(lambda: engine, Callers()))
+        mcp = Mcp(Api(lambda: engine, Callers()), base="/heads")
         served = Served(mcp.route(), lifespan=lambda _: mcp.running())
         stops.append(served.stop)
         return f"{served.url}/mcp"
@@ -111,7 +112,8 @@ def test_stored_answers(offered, shipped, era):
             await call(client, "ask", question="etc", model=MODEL, head="L1H2", query=127),
         ]
 
-    models, question, heads, head, etc = calling(offered(shipped), work, mode=era)
+    server = offered(shipped)
+    models, question, heads, head, etc = calling(server, work, mode=era)
     (model,) = (each for each in models["models"] if each["name"] == MODEL)
     assert (2, 8) == (model["layers"], model["heads"])
     assert any("sinks" in run for run in model["runs"])
@@ -136,9 +138,29 @@ def test_stored_answers(offered, shipped, era):
     for told in (heads, head, etc):
         assert ["computed_on", "link"] == [*told][-2:]
         assert f"{MODEL}, " in told["computed_on"]
-        assert re.match(r"http://[\w.]+:\d+/\?show=\w+&model=demo-attn-2l&", told["link"])
+        here = "localhost:8501" if isinstance(server, Assistants) else r"127.0.0.1:\d+/heads"
+        assert re.match(rf"http://{here}/\?show=\w+&model=demo-attn-2l&", told["link"])
     assert "measure=attention+sink" in heads["link"]
     assert "head=L1H2" in head["link"]
+    assert question["name"] == "sinks"
+
+
+def test_a_figure(offered, shipped, monkeypatch):
+    monkeypatch.setattr("poskernel_core.mcp.tools.picture", lambda *_: b"drawn")
+
+    async def asked(client):
+        arguments = {"question": "kernel", "model": MODEL, "head": "L0H0", "picture": True}
+        return await client.call_tool("ask", arguments)
+
+    server = offered(shipped)
+    _, picture = calling(server, asked).content
+    assert ("image/png", b"drawn") == (picture.mime_type, base64.b64decode(picture.data))
+    monkeypatch.undo()
+    monkeypatch.setenv("POSKERNEL_API", "on")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("BROWSER_PATH", raising=False)
+    (told,) = calling(server, asked).content
+    assert "ask without 'picture'" in told.text
 
 
 @pytest.mark.parametrize(
@@ -274,11 +296,10 @@ def test_progress_and_cancellation(offered, desk, era):
     calling(offered(desk.engine), work, mode=era)
 
 
+@pytest.mark.parametrize("offered", ["http"], indirect=True)
 def test_two_clients_at_once(offered, desk):
     """They share a job; who cancels takes it from nobody else."""
     server = offered(desk.engine)
-    if not isinstance(server, str):
-        pytest.skip("one process has one client")
 
     async def work(one):
         async with Client(server) as other:

@@ -7,13 +7,15 @@ import shutil
 import subprocess
 import sys
 
+import httpx2
+import psutil
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
-from tests.support import ROOT
+from tests.support import ROOT, until
+from tests.support.server import PATIENCE, run_alone, serve
 from tests.support.server import environment as server_environment
-from tests.support.server import run_alone, serve
 from tests.test_docs import BLOCK
 
 PAGE = ROOT / "docs" / "how-to" / "programs.md"
@@ -81,6 +83,21 @@ def test_from_an_assistant(dashboard, tmp_path, entry):
 
     answer = json.loads(run_alone(described()).content[0].text)
     assert "previous-token head" in answer["verdict"]
+
+
+def test_a_server_that_is_stopped_waits_for_no_stream(tmp_path):
+    params = {"heads": "L0H0, L3H7", "loss_windows": 1000}
+    asked = {"question": "ablate-heads", "model": "demo-gpt2", "params": params}
+    with serve(tmp_path / "cache", tmp_path / "log", shipped=True) as started, httpx2.Client(
+        base_url=f"{started.url}/api/v1/", timeout=PATIENCE
+    ) as web:  # fmt: skip
+        reply = web.post("answers", json=asked)
+        assert 202 == reply.status_code
+        with web.stream("GET", f"{reply.headers['location']}/events") as events:
+            next(events.iter_lines())
+            process = psutil.Process(started.pid)
+            process.terminate()
+            until(lambda: process.status() == psutil.STATUS_ZOMBIE, 60)
 
 
 LIGHT = """
