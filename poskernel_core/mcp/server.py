@@ -14,6 +14,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Image
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.resources import TextResource
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import ValidationError
 
@@ -59,16 +60,22 @@ class Assistants(MCPServer[Any]):
         turn: Callable[[Caller], AbstractAsyncContextManager[Any]] = lambda _: nullcontext(),
     ) -> None:
         handlers = logging.root.handlers[:]
+        tools = [
+            self._tool(name, tool)
+            for name, tool in vars(Tools).items()
+            if inspect.isfunction(tool) and not name.startswith("_")
+        ]
         super().__init__(
-            "PosKernel", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
+            "PosKernel",
+            instructions=INSTRUCTIONS,
+            version=__version__,
+            tools=tools,
+            log_level="WARNING",
         )
         logging.root.handlers[:] = handlers  # to which the SDK adds one
         self._source, self._turn = source, turn
         self._threads = anyio.CapacityLimiter(MAX_CALLS)
-        self._names: dict[str, set[str]] = {}
-        for name, tool in vars(Tools).items():
-            if inspect.isfunction(tool) and not name.startswith("_"):
-                self._add(name, tool)
+        self._names = {each.name: each.parameters.get("properties", {}) for each in tools}
         for method in methods():
             self._offer(f"definitions/{method.name}", _definition(method))
         for file in sorted((script().parent / "docs" / "concepts").glob("*.md")):
@@ -79,9 +86,10 @@ class Assistants(MCPServer[Any]):
     ) -> Any:
         """Call a tool; an error is one sentence."""
         try:
-            if unknown := {*arguments} - self._names.get(name, {*arguments}):
-                expected = ", ".join(sorted(self._names[name]))
-                raise BadRequest(f"Expected {expected}, got {sorted(unknown)[0][:60]!r}.")
+            for argument in arguments:
+                if argument not in self._names.get(name, arguments):
+                    expected = ", ".join(self._names[name]) or "no arguments"
+                    raise BadRequest(f"Expected {expected}, got {argument[:60]!r}.")
             return await super().call_tool(name, arguments, context)
         except (ToolError, PosKernelError) as error:
             cause = error if isinstance(error, PosKernelError) else error.__cause__
@@ -99,27 +107,18 @@ class Assistants(MCPServer[Any]):
             told = TextContent(type="text", text=sentence)
             return CallToolResult(content=[told], is_error=True)
 
-    def _add(self, name: str, tool: Callable[..., Any]) -> None:
-        """Add a method of :class:`Tools` as a tool, with its own signature."""
-
-        async def called(context: Caller, **given: Any) -> Any:
-            return await self._called(tool, context, given)
-
-        _, *parameters = inspect.signature(tool, eval_str=True).parameters.values()
-        self._names[name] = {each.name for each in parameters}
-        of = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=Context)
-        given = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
-        called.__name__ = name
-        called.__signature__ = inspect.Signature([*given, of])  # type: ignore[attr-defined]
-        called.__annotations__ = {each.name: each.annotation for each in (*given, of)}
-        self.add_tool(
-            called, name, description=inspect.getdoc(tool), annotations=READS,
+    def _tool(self, name: str, tool: Callable[..., Any]) -> Tool:
+        """Return a method of :class:`Tools` as a tool, which runs in a thread."""
+        described: Any = partial(tool, None)  # for its signature, without ``self``
+        described.__name__ = name
+        made = Tool.from_function(
+            described, name, description=inspect.getdoc(tool), annotations=READS,
             structured_output=False,
         )  # fmt: skip
+        called = partial(self._called, tool)
+        return made.model_copy(update={"fn": called, "is_async": True, "context_kwarg": "context"})
 
-    async def _called(
-        self, tool: Callable[..., Any], context: Caller, given: Mapping[str, Any]
-    ) -> Any:
+    async def _called(self, tool: Callable[..., Any], context: Caller, **given: Any) -> Any:
         """Call a tool in a thread; tell progress, and end its job if the client cancels."""
         gone, before = threading.Event(), None
 

@@ -168,7 +168,11 @@ def test_a_figure(offered, shipped, monkeypatch):
     [
         ("ask", {"question": "etcc", "model": MODEL}, "No analysis 'etcc': expected one of "),
         ("ask", {"question": "etc", "model": MODEL, "head": "L9H9"}, "L9H9"),
-        ("ask", {"question": "etc", "model": MODEL, "heads": "L0H0"}, "Expected head, model, "),
+        (
+            "ask",
+            {"question": "etc", "model": MODEL, "heads": "L0H0"},
+            "Expected question, ",
+        ),
         ("ask", {"question": "etc"}, "The argument 'model' does not fit: Field required."),
         ("ask", {"question": "etc", "model": MODEL, "query": "x"}, "The argument 'query' does"),
         ("ask", {"question": "etc", "model": MODEL, "run": {"tell": 1}}, "Expected fields of a ru"),
