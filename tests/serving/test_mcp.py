@@ -85,8 +85,9 @@ def test_what_is_offered(offered, shipped, era):
         )
 
     tools, resources, page = calling(offered(shipped), work, mode=era)
-    assert {"find_heads", "describe_head", "ask", "list_questions", "list_models", "patch",
-            "ablate"} == {each.name for each in tools}  # fmt: skip
+    told = (ROOT / "docs/how-to/programs.md").read_text("utf-8").partition("| tool |")[2]
+    described = re.findall(r"^\| (`.*?) \|", told.partition("\n\n")[0], re.MULTILINE)
+    assert {*re.findall(r"\w+", " ".join(described))} == {each.name for each in tools}
     for tool in tools:
         assert tool.annotations.read_only_hint
         assert tool.description.endswith(".")
@@ -317,6 +318,27 @@ def test_two_clients_at_once(offered, desk):
             assert [[0, 2]] == (await tasks[1])["tables"][0]["rows"]
 
     calling(server, work)
+
+
+@pytest.mark.parametrize("offered", ["http"], indirect=True)
+def test_calls_of_one_person_take_turns(offered, desk, monkeypatch):
+    monkeypatch.setattr("serving.mcp.MAX_WAITING", 1)
+
+    async def work(client):
+        heard = []
+        tasks = [
+            long_call(client, heard, question="etc", params={"skip": skip}, run=RUN)
+            for skip in (4, 5)
+        ]
+        for done, task in enumerate(tasks, 2):
+            await when(lambda: desk.engine.open_jobs())
+            await asyncio.to_thread(desk.begin, desk.engine.open_jobs()[0], done)
+            await when(lambda done=done: (done, 7, "Reading") in heard)
+            (job,) = desk.engine.open_jobs()
+            finish(desk, job)
+            await task
+
+    calling(offered(desk.engine), work)
 
 
 @asynccontextmanager
