@@ -35,7 +35,7 @@ from poskernel_core.analyses.previous_token.spec import (
 from poskernel_core.analyses.previous_token.views import STAGES, largest_diagonals
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, value_text
+from poskernel_core.common.rounding import brief, counted, value_text
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
 
 KEY = "ranking-table"
@@ -139,15 +139,13 @@ def draw_tangent(selection: Selection, reach: int) -> None:
     asked = TangentParams(query=query, helix_from=HELICES[chosen])
     if found := results.fetch(Tangent, selection.run, asked):
         head = selection.of(found)
-        tangent, radius, third = (
-            value_text(head, f"{part}_share") for part in ("tangent", "radial", "third")
-        )
+        names = ("tangent_share", "radial_share", "third_share", "helix_fit")
+        tangent, radius, third, fit = (brief(float(head.values[name])) for name in names)
         show("tangent", head, reach=reach)
         st.caption(
             f"Shares of the reading direction: tangent {tangent}, radius {radius}, third direction "
-            f"{third}. The helix of {chosen} explains the score with R² "
-            f"{value_text(head, 'helix_fit')} (1 is best). These have no errors: the axes of the "
-            "helix turn from sample to sample of texts."
+            f"{third}. The helix of {chosen} explains the score with R² {fit} (1 is best). These "
+            "have no errors: the axes of the helix turn from sample to sample of texts."
         )
 
 

@@ -97,7 +97,7 @@ def errors_of(result: Result) -> str:
         STRETCHES.get(each, each) + (f"{comma} in {counted(groups, 'group')}" if groups else "")
         for each, groups in told
     ]
-    most = "at most " if len({groups for _, groups in told}) > 1 else ""
+    most = "at most " if len({groups for _, groups in told}) > 1 else "about "
     less = "Numbers are corrected for bias. " if result.biases else ""
     return less + (
         f"Errors count {', '.join(parts[:-1])}{' or ' if parts[1:] else ''}{parts[-1]}; a 95 % "
