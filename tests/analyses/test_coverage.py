@@ -6,7 +6,7 @@ import pytest
 import tools.coverage
 from tools.coverage import answered, by_kind, coverage, short_documents
 
-SAMPLES, WINDOWS, DOCUMENTS = 24, 60, 264
+SAMPLES, WINDOWS, DOCUMENTS = 20, 60, 200
 
 
 @pytest.fixture(scope="module")

@@ -129,7 +129,7 @@ def test_two_models(computed):
     pins = "L0H1@demo-attn-2l;context=64;windows=20"
     sizes = {"context": "64", "windows": "20"}
     app = opened("compare", second="demo-attn-2l", head="L2H6", pins=pins, **sizes)
-    assert any("L0H1 demo-attn-2l context 64" in unescaped(each) for each in app.info)
+    assert any("L0H1 demo-attn-2l context 64" in unescaped(each) for each in app.caption)
     for key in ("compute-pins", "compute-model-0", "compute-model-1"):
         for button in [each for each in app.button if each.key == key]:
             app = button.click().run()

@@ -123,7 +123,7 @@ def a_row_selects_a_head(page: Page) -> None:
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
     etc = float(column(page, "contextual-table", "ETC (tokens)")[row])
     line = page.get_by_test_id("stMain").get_by_role(
-        "row", name=re.compile(r"^Effective token count \(ETC\) at n = \d+")
+        "row", name=re.compile(r"^Effective token count \(ETC\) of .+ at n = \d+")
     )
     expect(line).to_contain_text(f"{etc:.4g}")
 

@@ -93,7 +93,7 @@ class Tab:
     async def open(self, name: str, **link: object) -> None:
         path = "" if name == FIRST else name
         await self.page.goto(f"{self.url}/{path}?{urlencode(link)}")
-        await self.page.wait_for_selector("[role=gridcell]")
+        await self.page.wait_for_selector("[role=gridcell][data-name]")
         await self.settle()
 
     async def settle(self) -> None:
@@ -245,7 +245,7 @@ async def sequence(tab: Tab, kind: str) -> list[str]:
     if kind == "again" and not wrong:
         before = await tab.state()
         await tab.page.reload()
-        await tab.page.wait_for_selector("[role=gridcell]")
+        await tab.page.wait_for_selector("[role=gridcell][data-name]")
         await tab.settle()
         wrong = differences(before, await tab.state())
     return wrong
