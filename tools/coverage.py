@@ -98,7 +98,7 @@ def short_documents() -> list[str]:
 
 
 def cuts(name: str, sizes: Sequence[int], context: int) -> Iterator[Cut]:
-    """Yield samples of so many windows each, cut like any text file; 0: those of all documents."""
+    """Yield a sample for each number of windows, cut like any text file; for 0, all documents."""
     texts, tokenizer = short_documents(), load_tokenizer(locate(name))
     random = np.random.default_rng(2)
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +119,7 @@ def cuts(name: str, sizes: Sequence[int], context: int) -> Iterator[Cut]:
 def answered(
     name: str, sizes: Sequence[int], *, context: int = 64, query: int = 59
 ) -> Iterator[dict[str, Result]]:
-    """Yield the answers from samples of so many windows, by question; 0: from all documents."""
+    """Yield the answers, by question, from a sample for each number of windows; 0: from all."""
     torch.set_num_threads(1)  # batches are small
     model = pk.load(name, device="cpu")
     scheme = locate(name).geometry.scheme
@@ -172,7 +172,7 @@ def coverage(truth: dict[str, Result], found: list[dict[str, Result]]) -> dict[s
 
 
 def by_kind(truth: dict[str, Result], found: list[dict[str, Result]]) -> Iterator[str]:
-    """Yield what each of the kinds that need no more than an error would do for each value."""
+    """Yield a table: the coverage that each value would have with each kind of interval."""
     yield f"| value | declared | {' | '.join(KINDS)} |"
     yield f"|---|---|{'---:|' * len(KINDS)}"
     for question, whole in truth.items():

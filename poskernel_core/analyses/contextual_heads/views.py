@@ -167,7 +167,7 @@ def _mean(result: Result) -> str:
 
 
 def _weights(result: Result) -> str:
-    """Name the token whose interval begins highest: a rare one may have a high mean by chance."""
+    """Name the token with the highest lower end: a few occurrences can give a high mean."""
     scores, low, _ = result.estimate_of("log_weight")
     if not np.isfinite(low).any() or "top_value" not in result.values:
         return ""

@@ -48,7 +48,7 @@ class Tangent(Analysis[TangentParams]):
     Limits: where ``helix_fit`` is low, the head reads more of the positions than three components
     contain. Errors count texts in mean queries, mean keys and scores. Parts and shares have none:
     the axes of the helix turn from sample to sample of texts, and mean streams are not kept by
-    groups of texts, which would take as much room as all other sums together.
+    groups of texts.
 
     Source: the tangent picture of "The positional embedding matrix and previous-token heads".
     """
