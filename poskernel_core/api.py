@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from poskernel_core import analyses
+from poskernel_core.analyses.patching.tables import table_or_file
 from poskernel_core.analyses.sources import TextParams
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, UnknownField
@@ -435,7 +436,8 @@ def build_request(
     params, chosen = dict(params or {}), {}
     for name in asked.params.typed_texts() if files else ():
         if isinstance(params.get(name), str):
-            params[name] = text_or_file(params[name])
+            read = table_or_file if name == "pairs" else text_or_file
+            params[name] = read(params[name])
     if issubclass(asked.params, TextParams) and isinstance(params.get("text"), list | tuple):
         params["text"] = written(locate(model, run.get("revision")), params["text"])
     selectable = asked.selectable()

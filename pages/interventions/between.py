@@ -1,4 +1,4 @@
-"""Between two prompts: what of their difference each head carries."""
+"""Between two prompts, or over a set of pairs: what of their difference each head carries."""
 
 from functools import partial
 from typing import Any, Final
@@ -9,27 +9,42 @@ import streamlit as st
 
 from pages.interventions.controls import MAX_CHARACTERS, choose_preset
 from pages.shared.cards.metric import draw_metrics
-from pages.shared.cards.plain import say
+from pages.shared.cards.plain import capital, say, say_error
 from pages.shared.cards.show import show
-from pages.shared.choices.fit import choose_one, fitted_text
+from pages.shared.choices.fit import (
+    choose_one,
+    fitted_flag,
+    fitted_index,
+    fitted_number,
+    fitted_text,
+)
 from pages.shared.grid.measure_grid import Extras, draw_heads
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
-from pages.shared.tables.tables import ROWS_SHOWN, heads_frame, linked_table, number_columns
+from pages.shared.tables.tables import (
+    ROWS_SHOWN,
+    errors_line,
+    heads_frame,
+    linked_table,
+    number_columns,
+)
 from poskernel_core.analyses.interventions.presets import Preset
+from poskernel_core.analyses.patching.pairs import MADE, PairsParams
 from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.analyses.patching.spec import (
+    COUNTS,
     SHARE,
     PatchHeads,
-    PatchParams,
+    PatchHeadsParams,
     PatchPositions,
     PatchPositionsParams,
 )
-from poskernel_core.analyses.patching.views import no_behaviour, so_far
+from poskernel_core.analyses.patching.tables import COLUMNS, FILES, as_table, decoded
+from poskernel_core.analyses.patching.views import no_behaviour, so_far, told
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief, value_text
+from poskernel_core.common.rounding import brief, counted, value_text
 from poskernel_core.plotting.layout import quoted, visible
 from poskernel_core.plotting.shades import diverging
 
@@ -44,6 +59,19 @@ PARTS: Final[dict[str, str]] = {
     "values alone": "values",
 }
 EFFECT: Final = "effect"
+ONE, TABLE = "one pair", "a table"
+SETS: Final[dict[str, str]] = {
+    "names": "Two names and one of them again: which one goes on? Names are single tokens of this "
+    "model's vocabulary.",
+    "copying": "Random tokens twice, up to the last; the changed prompt ends with another of them.",
+    "order": "Random tokens and one of them again; in the changed prompt another token has "
+    "followed it.",
+    "counting": "Numbers or letters in order, and others in order.",
+}
+EXAMPLE: Final = (
+    "clean,changed,answer,other_answer\n"
+    "The{who: king} saw the house of the,The{who: man} saw the house of the, king, man"
+)
 DIRECTIONS: Final[dict[str, str]] = {
     "clean into changed": "clean-into-changed",
     "changed into clean": "changed-into-clean",
@@ -52,33 +80,46 @@ DIRECTIONS: Final[dict[str, str]] = {
 
 def draw(selection: Selection) -> None:
     """Draw the controls, the map of all heads, and one head or layer by position."""
-    params = _choose(selection)
-    if not params["clean"].strip() or not params["changed"].strip():
-        st.info("Type two prompts of equally many tokens, a clean and a changed one.")
+    options = [ONE, *SETS, TABLE]
+    kind = st.selectbox("Pairs of prompts", **fitted_index("maker", options))
+    params = _choose(selection) if kind == ONE else _choose_set(kind)
+    if params is None:
         return
-    heads = results.fetch(PatchHeads, selection.run, PatchParams(**params))
+    heads = results.fetch(PatchHeads, selection.run, PatchHeadsParams(**params))
     if heads is None:
         return
-    _draw_prompts(heads)
+    if kind == ONE:
+        _draw_prompts(heads)
+    else:
+        _draw_set(heads)
     if why := no_behaviour(heads):
         say(f"{why} Choose other prompts or answers.")
         return
-    effects = heads.only("effect", "attribution")
+    effects = heads.only(*{"effect", "attribution", "opposite"} & heads.values.keys())
     grid = partial(_draw_grid, effects, selection)
     show("patch", effects, f"What each head's {params['what']} carries", grid)
     head, layer = selection.cell, f"L{layer_of(selection.cell)}"
     if choose_one("By position", ["the head", "all heads of its layer"], "patched") != "the head":
         head = layer
+    params.pop("exact", None)
     asked = PatchPositionsParams(**params, head=head)
-    if found := results.fetch(PatchPositions, selection.run, asked):
-        both = {
-            "parts": partial(figure_of, found.only("part_effect")),
-            "positions": partial(figure_of, found.only("effect", "attribution")),
+    if not (found := results.fetch(PatchPositions, selection.run, asked)):
+        return
+    if kind == ONE:
+        places = {"positions": found.only("effect", "attribution")}
+    else:
+        places = {
+            "spans": found.only("span_effect", "span_attribution"),
+            "pairs": found.only("pair_effect", "pair_difference"),
         }
-        show("patch-positions", found, f"{head} by position", figures=both)
+    both = {"parts": found.only("part_effect")} | places
+    figures = {name: partial(figure_of, part) for name, part in both.items()}
+    show("patch-positions", found, f"{head} by position", figures=figures)
+    if kind != ONE:
+        _draw_opposite(found, head)
 
 
-def _choose(selection: Selection) -> dict[str, Any]:
+def _choose(selection: Selection) -> dict[str, Any] | None:
     """Draw the examples, the two prompts, the metric and what is put where."""
     pairs = pairs_for(selection.run.model.name)
     first, about = choose_preset(selection, pairs, _values, "pair")
@@ -99,11 +140,55 @@ def _choose(selection: Selection) -> dict[str, Any]:
             key = name.replace("_", "")
             text = fitted_text(key, usual[key], 64)
             params[name] = place.text_input(label, help=hint, **text)
-    one, two = st.columns(2)
-    params["what"] = PARTS[choose_one("Put into the other run", PARTS, "what", place=one)]
-    way = choose_one("Direction", DIRECTIONS, "way", place=two)
+    params |= _choose_what()
     about()
-    return params | {"direction": DIRECTIONS[way]}
+    if not params["clean"].strip() or not params["changed"].strip():
+        st.info("Type two prompts of equally many tokens, a clean and a changed one.")
+        return None
+    return params
+
+
+def _choose_what() -> dict[str, Any]:
+    """Draw what is put into the other run, and from which prompt."""
+    one, two = st.columns(2)
+    what = PARTS[choose_one("Put into the other run", PARTS, "what", place=one)]
+    way = choose_one("Direction", DIRECTIONS, "way", place=two)
+    return {"what": what, "direction": DIRECTIONS[way]}
+
+
+def _choose_set(kind: str) -> dict[str, Any] | None:
+    """Draw a maker's size, or a table; return the parameters, None without a set."""
+    params: dict[str, Any] = {}
+    if kind == TABLE:
+        left, right = st.columns([3, 2])
+        text = left.text_area(
+            "Table", height=140, placeholder=EXAMPLE,
+            help=f"CSV or JSONL with the columns {', '.join(COLUMNS)}; put texts with commas in "
+            "quotes; {name: text} names a span of tokens",
+            **fitted_text("pairs", most=MAX_CHARACTERS),
+        )  # fmt: skip
+        endings = [each.removeprefix(".") for each in FILES]
+        file = right.file_uploader("Or a file", type=endings, key="pairsfile", max_upload_size=1)
+        params["skip_bad"] = st.toggle("Leave out rows that cannot be used", **fitted_flag("bad"))
+        try:
+            table = text if file is None else decoded(file.getvalue())
+            if not table.strip():
+                st.info(f"Type or drop a table with the columns {', '.join(COLUMNS)}.")
+                return None
+            params["pairs"] = as_table(table)
+        except ValueError as error:
+            say_error(capital(f"{error}."))
+            return None
+    else:
+        count = fitted_number("count", PairsParams.ends("count"), MADE)
+        left, right = st.columns([1, 3], vertical_alignment="bottom")
+        params |= {"maker": kind, "count": left.number_input("Pairs", **count)}
+        right.caption(SETS[kind])
+    metrics = {word: code for word, code in METRICS.items() if code != "loss"}
+    one, two = st.columns([2, 1], vertical_alignment="bottom")
+    params["metric"] = metrics[choose_one("Metric", metrics, "metric", place=one)]
+    exact = two.toggle("Exact effects of all heads", **fitted_flag("exact"))
+    return params | _choose_what() | {"exact": "all" if exact else "largest"}
 
 
 def _values(preset: Preset, cell: str) -> dict[str, Any]:
@@ -129,15 +214,42 @@ def _draw_prompts(heads: Result) -> None:
     draw_metrics([(label, value_text(heads, name), told) for label, name in names_of.items()])
 
 
+def _draw_set(heads: Result) -> None:
+    """Draw the mean metrics of a set, and how many pairs are used."""
+    of = f"{heads.params['metric']}, mean over the pairs (nats)"
+    names = {"Clean prompts": "clean_metric", "Changed prompts": "changed_metric"}
+    used, left = (int(heads.values[name]) for name in ("pairs", "left_out"))
+    draw_metrics(
+        [(label, value_text(heads, name), of) for label, name in names.items()]
+        + [("Difference", value_text(heads, "difference"), "what effects are shares of (nats)")]
+        + [("Pairs", f"{used:,}", f"{left:,} left out: their prompts do not differ by 0.1 nats")]
+    )
+    errors_line(heads)
+
+
+def _draw_opposite(found: Result, head: str) -> None:
+    """Draw the pairs in which a head does the opposite, the strongest first."""
+    moved, of = found.values["pair_effect"], found.values["pair_difference"]
+    share = moved / of
+    order = [int(at) for at in np.argsort(share, kind="stable") if share[at] <= -COUNTS]
+    if not order:
+        st.caption(f"In no pair {head} moves the metric away from the other prompt's.")
+        return
+    st.caption(f"{head} does the opposite in {len(order):,} of {counted(len(of), 'pair')}")
+    words = found.words("pair")
+    columns = {"pair": [visible(words[at]) for at in order], EFFECT: share[order]}
+    st.dataframe(
+        pd.DataFrame(columns), key="opposite", hide_index=True,
+        column_config=number_columns({EFFECT: SHARE}, "%.3f"),
+    )  # fmt: skip
+
+
 def _draw_grid(shown: Result, selection: Selection) -> None:
     """Draw every head's effect, or its estimate, and the largest; a click selects the head."""
-    values, exact = so_far(shown), ~np.isnan(shown.values["effect"])
+    values, exact, words = so_far(shown), ~np.isnan(shown.values["effect"]), told(shown)
     estimated = ~exact & ~np.isnan(values)
     labels = [
-        [
-            f"{head_name(i, j)}: {brief(value)} ({'exact' if exact[i, j] else 'first order'})"
-            for j, value in enumerate(row)
-        ]
+        [f"{head_name(i, j)}: {brief(value)} ({words[i, j]})" for j, value in enumerate(row)]
         for i, row in enumerate(values)
     ]
     marks = [["≈" if each else "" for each in row] for row in estimated]
@@ -146,8 +258,7 @@ def _draw_grid(shown: Result, selection: Selection) -> None:
     with grid:
         extras = Extras(marks=marks, glyphs=glyphs)
         draw_heads(diverging(values), labels, SHARE, selection, "patch-grid", extras)
-    how = np.where(exact, "exact", "first order")
-    table = heads_frame({EFFECT: values, "": how}).dropna()
+    table = heads_frame({EFFECT: values, "": words}).dropna()
     largest = table.sort_values(EFFECT, key=abs, ascending=False, kind="stable")[:ROWS_SHOWN]
     with beside:
         st.caption("The largest effects")

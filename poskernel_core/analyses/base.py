@@ -47,6 +47,9 @@ OWN_PASS = frozenset({"gather", "pattern_windows"})
 UNKNOWN = "nothing"
 """What provenance says where errors are unknown: there is one text, or no groups of texts."""
 
+FEWER = "windows times context", "choose fewer windows or a shorter context"
+"""What makes the number of tokens that are read, and what to choose if it is too large."""
+
 OWN_WINDOWS = frozenset({"windows", "positions", "destination", "repeat_every"})
 """The run fields that do not matter to an experiment that chooses its windows itself."""
 
@@ -521,6 +524,10 @@ class Experiment(Question[P]):
         """
         read = run if self.draws else self.reads(run, params)
         return read.windows * read.context
+
+    def smaller(self, run: RunSpec, params: P, tokens: int) -> tuple[str, str]:
+        """Return what makes the number of tokens, and what to choose so that it is so small."""
+        return FEWER
 
     def perform(
         self, subject: ExperimentContext, statistics: Statistics, params: P, progress: Progress

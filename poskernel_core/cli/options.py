@@ -39,6 +39,8 @@ RUN_SECTION = "The run"
 MAX_NUMBER = 10**9
 """The largest number that an option takes; larger ones are refused before any text is read."""
 METAVARS = {int: "N", float: "X", str: "TEXT"}
+NAMED = {"head": "HEAD", "pairs": "FILE"}
+"""What parameters of some names are, in place of their types."""
 
 
 @dataclass(frozen=True)
@@ -177,16 +179,20 @@ def _own_option(name: str, field: FieldInfo) -> Option:
     return option(
         [f"--{name.replace('_', '-')}", name if name == "head" else f"{PREFIX}{name}"],
         type=_type(kind, field),
-        metavar="HEAD" if name == "head" else METAVARS.get(kind),
+        metavar=NAMED.get(name, METAVARS.get(kind)),
         help=field.description,
-        **({"required": True} if field.is_required() else {"default": given}),
+        **(
+            {"required": True}
+            if field.is_required()
+            else {"default": None if given == "" else given}
+        ),
         show_default=repr(given) if str(given).startswith(" ") else given != "",
     )
 
 
 def _type(kind: Any, field: FieldInfo) -> "click.ParamType[Any]":
     if words := typing.get_args(kind):
-        return click.Choice(words)
+        return click.Choice([word for word in words if word])
     names = ("ge", "gt", "le", "lt")
     found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
     least, most = found.get("ge", found.get("gt")), found.get("le", found.get("lt"))

@@ -26,7 +26,7 @@ def summary(result: Result) -> str:
         f"{result.analysis} of {run['model']} on {counted(run['windows'], 'window')} of "
         f"{counted(run['context'], 'token')} of {run['corpus']!r}, "
         f"{run['dtype']} on {run['device']}, {run['date']}",
-        f"parameters: {result.params}",
+        f"parameters: { {name: _short(each) for name, each in result.params.items()} }",
         *([f"start token: {told}"] if (told := typed_start(result)) else []),
         *filter(None, [quantisation_note(run.get("quantisation", "")), errors_of(result)]),
         *([f"\n{said}"] if (said := finding_of(result)) else []),
@@ -59,6 +59,12 @@ def summary(result: Result) -> str:
             lines.append(f"\n{name} [{' x '.join(result.axes[name])}]")
             lines += [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
     return "\n".join(lines)
+
+
+def _short(value: object) -> object:
+    """Return a parameter, or the beginning of a long text."""
+    long = isinstance(value, str) and len(value) > MAX_NUMBERS
+    return f"{str(value)[:MAX_NUMBERS]}…" if long else value
 
 
 def _rounded(texts: np.ndarray) -> str:

@@ -33,6 +33,8 @@ rest     components that are neither heads nor MLPs
 subset   sets of groups of texts, by their number of windows
 answer   answers that a metric of a prediction is of
 part     what of a head is put into another run: output, pattern, values
+pair     pairs of prompts of a set
+span     positions of all pairs of a set, or spans that all of them name
 ======== =====================================================================
 
 Analyses and statistics use NumPy arrays; torch tensors stay inside a pass.

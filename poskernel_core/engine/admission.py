@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 
+from poskernel_core.analyses.base import FEWER
 from poskernel_core.common.errors import BadRequest, Busy, ComputeDisabled, NotInModel, TooLarge
 from poskernel_core.common.groups import first_of_all, groups_of, in_equal_groups
 from poskernel_core.common.rounding import counted
@@ -95,6 +96,7 @@ def _check_size(plan: Plan, todo: Sequence[Plan], quotas: Settings) -> None:
     for run in passes:
         _check("window", run.windows, quotas.max_windows)
     tokens = sum(run.windows * run.context for run in passes)
+    what, way = FEWER
     for part in todo:
         if (experiment := part.experiment) is not None:
             if experiment.draws:
@@ -103,11 +105,12 @@ def _check_size(plan: Plan, todo: Sequence[Plan], quotas: Settings) -> None:
                 read = experiment.reads(part.run, part.params)
                 _check("window", read.windows, quotas.max_windows)
             tokens += experiment.tokens(part.run, part.params)
+            what, way = experiment.smaller(part.run, part.params, quotas.max_tokens or tokens)
     if quotas.max_tokens is not None and tokens > quotas.max_tokens:
         raise TooLarge(
             f"This server reads up to {counted(quotas.max_tokens, 'token')} for one computation, "
-            f"and this one needs up to {tokens:,} (windows times context): choose fewer windows or "
-            "a shorter context, or compute it on your own machine."
+            f"and this one needs up to {tokens:,} ({what}): {way}, or compute it on your own "
+            "machine."
         )
 
 

@@ -31,7 +31,9 @@ from poskernel_core.export.files import (
 from poskernel_core.export.printing import WIDTHS, save_picture
 from poskernel_core.plotting.layout import MUTED
 
-PARAMETERS: Final = ("skip", "query", "text", "neuron", "measure", "clean", "changed", "answer")
+PARAMETERS: Final = (
+    "skip", "query", "text", "neuron", "measure", "clean", "changed", "answer", "pairs", "count",
+)  # fmt: skip
 """Parameters with the same name in page addresses."""
 
 SOURCES: Final = {"text": "one text", "token": "one token"}
@@ -165,6 +167,7 @@ def page_address(result: Result, base: str) -> str:
         **{name: params.get(name) for name in PARAMETERS},
         "otheranswer": params.get("other_answer"),
         "mode": "Between two prompts" if "clean" in params else None,
+        "maker": params.get("maker") or ("a table" if params.get("pairs") else None),
         "manyheads": params.get("heads") if result.analysis == "ablate-heads" else None,
     }
     if {"layer", "head"} <= result.chosen.keys():

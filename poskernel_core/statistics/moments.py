@@ -106,4 +106,4 @@ def means_of(
     sums = [Groups() for _ in samples]
     for each, array in zip(sums, samples.values(), strict=True):
         each.add(torch.from_numpy(array), range(len(array)) if groups is None else groups)
-    return replicated(lambda *means: dict(zip(samples, means, strict=True)), *sums)
+    return replicated(lambda *means: dict(zip(samples, map(np.asarray, means), strict=True)), *sums)

@@ -42,7 +42,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir, talkin
     params = {field: value for field, value in SMALL.items() if field in fields}
     cell = {"head": "L0H1"} if "head" in fields and fields["head"].is_required() else {}
     params |= {"heads": "L0H1"} if name == "ablate-heads" else {}
-    params |= {"clean": PAIR.prompt, **PAIR.params} if name.startswith("patch-") else {}
+    both = {"clean": PAIR.prompt, **PAIR.params} if name.startswith("patch-") else {}
 
     model, context = (rotary, 53) if ANALYSES[name].scheme.startswith("rotary") else (MODEL, 64)
     training = isinstance(ANALYSES[name], OfCheckpoints)
@@ -50,16 +50,20 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir, talkin
     if name == "conversations":
         model, params["text"] = talking, [{"role": "user", "content": SMALL["text"]}]
 
-    found = pk.show(name, model, context=context, windows=20, engine=engine, params=params, **cell)
+    given, validator = {}, Draft202012Validator(pk.schema(name))
+    for more in (both, {"maker": "order", "count": 11}) if both else ({},):  # one pair, and a set
+        found = pk.show(
+            name, model, context=context, windows=20, engine=engine, params=params | more, **cell
+        )
+        validator.validate(json.loads(to_json(found)))
+        given |= found.axes
 
     listed = " ".join(FOUND[name].values)
     axes = dict(re.findall(r"`([a-z]\w+)(?: \[([\w, ]+)\])?`", listed))
-    no_values = {*fields, *(axis for each in found.axes.values() for axis in each)}
-    given = {*found.values, *found.texts}
-    assert given - {"tokens"} == set(axes) - (no_values - given) - {"tokens"} - OF_ALIBI
+    no_values = {*fields, *(axis for each in given.values() for axis in each)}
+    assert {*given} - {"tokens"} == set(axes) - (no_values - {*given}) - {"tokens"} - OF_ALIBI
     for value, written in axes.items():
-        assert not written or written == ", ".join(found.axes[value]), value
-    Draft202012Validator(pk.schema(name)).validate(json.loads(to_json(found)))
+        assert not written or written == ", ".join(given[value]), value
 
 
 @pytest.mark.parametrize("name", ANALYSES)

@@ -90,4 +90,4 @@ def test_where_files_are_not_meant_a_text_is_a_text(asked):
 def test_every_parameter_that_is_a_text_is_looked_at():
     """By its bound: a new one is found by it."""
     found = {name for each in analyses.ANALYSES.values() for name in each.params.typed_texts()}
-    assert {"text", "clean", "changed", "own_texts"} == found
+    assert {"text", "clean", "changed", "pairs", "own_texts"} == found

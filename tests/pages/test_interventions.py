@@ -1,5 +1,6 @@
 """The interventions page as a script: presets, moves of one's own, prompts of every length."""
 
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -239,3 +240,31 @@ def test_between_two_prompts(computed):
     assert "equally many tokens" in told
     bound(app)["changed"].input(" ").run()
     assert app.info[0].value.startswith("Type two prompts")
+
+
+@pytest.mark.slow
+def test_a_set_of_pairs(computed):
+    """A maker's pairs and a table's, with errors; bad rows are named, and left out if asked for."""
+    app = opened(PAGE, context=CONTEXT, mode="Between two prompts", maker="order", count="11")
+    assert ([], 4) == (said(app), len(app.metric))
+    assert "11" == app.metric[3].value
+    assert {"parts", "spans", "pairs"} <= {*figures_on(app)}
+    (largest,) = (
+        each.value for each in app.dataframe if "effect" in each.value and "" in each.value
+    )
+    assert all("s.e." in words for words in largest[""])
+    bound(app)["maker"].select("a table").run()
+    assert app.info[0].value.startswith("Type or drop a table")
+    bound(app)["pairs"].input("clean,answer").run()
+    (told,) = said(app)
+    assert told.startswith("Expected a table with the columns clean, changed, answer, other")
+    rows = [
+        f"the {x} name and the {y} code; the {x},the {x} name and the {y} code; the {y}, name, code"
+        for x, y in permutations(("data", "line", "table"), 2)
+    ]
+    table = "\n".join(["clean,changed,answer,other_answer", *rows, "a,a,b,c"])
+    bound(app)["pairs"].input(table).run()
+    (told,) = said(app)
+    assert "row 7: both prompts are equal" in told
+    bound(app)["bad"].set_value(True).run()
+    assert [] == [each for each in said(app) if "row" in each]

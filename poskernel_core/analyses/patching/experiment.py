@@ -1,9 +1,9 @@
-"""Run a prompt with what heads do in another one."""
+"""Run prompts with what heads do in others: a pair of them, or a set of pairs."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +13,23 @@ from torch.nn.functional import cross_entropy
 from poskernel_core.analyses.base import UNKNOWN, ExperimentContext
 from poskernel_core.analyses.kernel_only.experiment import Outputs
 from poskernel_core.analyses.patching import spec
+from poskernel_core.analyses.patching.pairs import (
+    END,
+    TokenPair,
+    answer_id,
+    by_length,
+    groups_of_pairs,
+    token_pairs,
+)
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import brief
+from poskernel_core.common.rounding import brief, counted
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.interventions import SetOutputs
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.statistics.moments import means_of
 
 LEAST = 0.1
 """Smallest difference of the metric between the prompts, in nats."""
@@ -28,21 +37,25 @@ LEAST = 0.1
 TOKENS = 1024
 """Tokens per forward pass, if the execution does not say."""
 
-Metric = Callable[[Tensor], Tensor]
-"""Reads a number for each text off logits ``[text, pos, vocab]``, of all or the last positions."""
+Metric = Callable[[Tensor, Tensor], Tensor]
+"""Reads a number for each text off logits ``[text, pos, vocab]``, given the pair of each text."""
+
+Spans = Sequence[tuple[slice, slice]]
+"""For each pair, some tokens of the prompt that is run, and as many of the other one."""
 
 
-class _Pair(Observer):
-    """Two prompts run together, the one that others' heads are put into first.
+class _Pairs(Observer):
+    """Both prompts of equally long pairs run together, those first that heads are put into.
 
     Attributes:
-        stream: its residual stream before each layer, ``[1, pos, model]``.
-        outputs: its heads' outputs, ``[head, pos, d]`` by layer.
-        patched: the outputs with parts of the other prompt's, by part and layer.
-        by_key: its pattern ``[head, query, key]`` in ``layer``, and the change of the values to
-            those of the other prompt, ``[head, key, d]``.
-        gradient: of its metric by the heads' outputs, ``[head, pos, d]`` by layer.
-        ends: its metric, and the other prompt's.
+        tokens: those of the prompts that are run, ``[pair, pos]``.
+        stream: their residual stream before each layer, ``[pair, pos, model]``.
+        outputs: their heads' outputs, ``[pair, head, pos, d]`` by layer.
+        patched: the outputs with parts of the other prompts', by part and layer.
+        by_key: patterns ``[pair, head, query, key]``, values and the other prompts' values ``[pair,
+            head, key, d]`` of the only layer.
+        gradient: of the metric by the heads' outputs, ``[pair, head, pos, d]`` by layer.
+        ends: the metric of the prompts that are run, and of the other ones, ``[2, pair]``.
     """
 
     wants_patterns = True
@@ -51,41 +64,40 @@ class _Pair(Observer):
         self,
         subject: ExperimentContext,
         params: spec.PatchParams,
+        prompts: tuple[np.ndarray, np.ndarray],
+        metric_of: Callable[[Tensor], Metric],
         parts: Sequence[str],
-        layer: int | None = None,
+        layers: Collection[int],
+        graph: bool = True,
     ) -> None:
-        self.subject, self.params, self.parts, self.layer = subject, params, parts, layer
+        self.subject, self.parts, self.layers = subject, parts, layers
         self.stream: dict[int, Tensor] = {}
         self.outputs: dict[int, Tensor] = {}
         self.patched: dict[str, dict[int, Tensor]] = {part: {} for part in parts}
-        prompts = _tokens(subject, params)
-        # the clean prompt's place, and the changed one's
+        # the places of clean and changed prompts
         self.places = [1, 0] if params.direction == spec.INTO_CHANGED else [0, 1]
-        both = torch.tensor([prompts[place] for place in self.places], device="cpu")
-        self.tokens, self.keep = both[:1], None if params.metric == "loss" else 1
+        both = torch.from_numpy(np.concatenate([prompts[place] for place in self.places]))
+        self.tokens, self.keep = both.chunk(2)[0], None if params.metric == "loss" else 1
+        pairs = torch.arange(len(self.tokens), device="cpu")
         edit = Outputs()
-        logits = subject.model.run(both, edit, [self], keep=self.keep, graph=True)
-        likeliest = logits[self.places, -1].argmax(dim=-1).tolist()
-        self.metric, answers = _metric(subject, params, prompts[0], likeliest)
-        found = self.metric(logits)
-        self.ends = found.tolist()
-        clean, changed = (self.ends[place] for place in self.places)
-        if not abs(clean - changed) >= LEAST:
-            raise BadRequest(
-                f"Expected a metric that differs between the prompts by {LEAST:g} nats or more, "
-                f"got {brief(clean)} and {brief(changed)}: choose other answers, another metric, "
-                "or other prompts."
-            )
-        gradients = torch.autograd.grad(found[0], [*edit.zeros.values()])
-        self.gradient = {at: each[0] for at, each in zip(edit.zeros, gradients, strict=True)}
-        self.metrics = {"clean_metric": np.array(clean), "changed_metric": np.array(changed)}
-        self.texts = {
-            "changed_tokens": subject.decode(prompts[1]),
-            "answers": subject.decode(answers),
-        }
+        logits = subject.model.run(both, edit, [self], keep=self.keep, graph=graph)
+        self.metric = metric_of(torch.stack(logits.detach().chunk(2))[self.places])
+        metrics = self.metric(logits, pairs.repeat(2)).view(2, -1)
+        self.ends = metrics.detach().double().cpu().numpy()
+        if graph:
+            gradients = torch.autograd.grad(metrics[0].sum(), [*edit.zeros.values()])
+            self.gradient = {
+                at: each.chunk(2)[0] for at, each in zip(edit.zeros, gradients, strict=True)
+            }
+
+    @property
+    def difference(self) -> np.ndarray:
+        """By how much the metric of the other prompt is higher, ``[pair]``."""
+        return np.asarray(self.ends[1] - self.ends[0])
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
-        self.stream[layer] = x[:1].detach()
+        if layer in self.layers:
+            self.stream[layer] = x.detach().chunk(2)[0]
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         self._values = repeat_kv(call.v.detach(), call.q.shape[1], 1)
@@ -94,63 +106,95 @@ class _Pair(Observer):
         self._pattern = block.pattern.detach().to(self._values)
 
     def heads(self, layer: int, z: Tensor, batch: Batch) -> None:
-        (own, other), (values, its_values), (pattern, its) = z.detach(), self._values, self._pattern
+        if layer not in self.layers:
+            return
+        own, other = z.detach().chunk(2)
+        (values, its_values), (pattern, its) = self._values.chunk(2), self._pattern.chunk(2)
         self.outputs[layer] = own
-        if self.layer in (None, layer):
-            made = {"output": other, "pattern": its @ values, "values": pattern @ its_values}
-            for part in self.parts:
-                self.patched[part][layer] = made[part]
-        if layer == self.layer:
-            self.by_key = pattern, its_values - values
+        made = {
+            "output": lambda: other,
+            "pattern": lambda: its @ values,
+            "values": lambda: pattern @ its_values,
+        }
+        for part in self.parts:
+            self.patched[part][layer] = made[part]()
+        if len(self.layers) == 1:
+            self.by_key = pattern, values, its_values
 
     def with_heads(self, layer: int, part: str, *groups: list[int]) -> Iterator[Tensor]:
         """Yield a layer's outputs with a part of the other prompt's, in each group of heads."""
         for heads in groups:
             z = self.outputs[layer].clone()
-            z[heads] = self.patched[part][layer][heads]
+            z[:, heads] = self.patched[part][layer][:, heads]
             yield z
 
-    def effects(self, layer: int, outputs: Iterator[Tensor]) -> np.ndarray:
-        """Return the effects of outputs ``[head, pos, d]``, each in the place of a layer's own."""
+    def with_spans(
+        self, layer: int, part: str, heads: list[int], spans: Sequence[Spans]
+    ) -> Iterator[Tensor]:
+        """Yield a layer's outputs with a part of the other prompt's, at each span alone."""
+        pattern, values, its_values = self.by_key
+        for span in spans:
+            z = self.outputs[layer].clone()
+            for pair, (own, other) in enumerate(span):
+                if part == "values":
+                    change = its_values[pair, heads, other] - values[pair, heads, own]
+                    z[pair, heads] += pattern[pair, heads, :, own] @ change
+                else:
+                    z[pair, heads, own] = self.patched[part][layer][pair, heads, other]
+            yield z
+
+    def changes(self, layer: int, outputs: Iterator[Tensor]) -> np.ndarray:
+        """Return how the metric changes with outputs in the place of a layer's own.
+
+        Args:
+            layer: the layer, at which runs begin.
+            outputs: each ``[pair, head, pos, d]``.
+
+        Returns:
+            ``[pair, output]``, in nats.
+        """
         size = self.subject.batch or max(1, TOKENS // self.tokens.shape[1])
-        found: list[float] = []
-        while batch := [*islice(outputs, size)]:
+        pairs, found = torch.arange(len(self.tokens), device="cpu"), list[np.ndarray]()
+        while batch := [*islice(outputs, max(1, size // len(pairs)))]:
             count = len(batch)
             logits = self.subject.model.run(
-                self.tokens.expand(count, -1),
-                SetOutputs(layer, torch.stack(batch)),
+                self.tokens.repeat(count, 1),
+                SetOutputs(layer, torch.cat(batch)),
                 keep=self.keep,
-                stream=(layer, self.stream[layer].expand(count, -1, -1)),
+                stream=(layer, self.stream[layer].repeat(count, 1, 1)),
             )
-            found += self.metric(logits).tolist()
-        return (np.array(found) - self.ends[0]) / (self.ends[1] - self.ends[0])
+            metrics = self.metric(logits, pairs.repeat(count)).view(count, -1)
+            found += [*(metrics.double().cpu().numpy() - self.ends[0])]
+        return np.stack(found, axis=1)
 
     def attributions(self, layer: int, outputs: Iterator[Tensor]) -> np.ndarray:
-        """Return first-order estimates of the effects."""
+        """Return first-order estimates of the changes, ``[pair, output]``, in nats."""
         own, gradient = self.outputs[layer], self.gradient[layer]
-        found = [float(((z - own) * gradient).sum()) for z in outputs]
-        return np.array(found) / (self.ends[1] - self.ends[0])
+        found = [((z - own) * gradient).sum(dim=(1, 2, 3)) for z in outputs]
+        return torch.stack(found, dim=1).double().cpu().numpy()
 
 
-def patch_heads(subject: ExperimentContext, params: spec.PatchParams) -> Result:
+def patch_heads(subject: ExperimentContext, params: spec.PatchHeadsParams) -> Result:
     """Put every head of one prompt into the run of the other; see :class:`spec.PatchHeads`."""
+    if params.of_set:
+        return _heads_of_set(subject, params)
     geometry, what = subject.model.geometry, params.what
-    pair, layers = _Pair(subject, params, [what]), geometry.with_heads
+    pair, beside = _one_pair(subject, params, [what], geometry.with_heads)
     effect, attribution = np.full((2, geometry.n_layers, geometry.n_heads), np.nan)
     groups = [[head] for head in range(geometry.n_heads)]
 
     def result() -> Result:
-        values = {"effect": effect.copy(), "attribution": attribution} | pair.metrics
-        return spec.PatchHeads.result(
-            params, values, texts=pair.texts, provenance={"errors": UNKNOWN}
-        )
+        values = {"effect": effect.copy(), "attribution": attribution} | beside["values"]
+        return spec.PatchHeads.result(params, **beside | {"values": values})
 
-    for layer in layers:
-        attribution[layer] = pair.attributions(layer, pair.with_heads(layer, what, *groups))
-    for done, layer in enumerate(layers):
-        subject.progress(done, len(layers))
+    for layer in geometry.with_heads:
+        changes = pair.attributions(layer, pair.with_heads(layer, what, *groups))
+        attribution[layer] = (changes / pair.difference)[0]
+    for done, layer in enumerate(geometry.with_heads):
+        subject.progress(done, len(geometry.with_heads))
         subject.form(done + 1, result())
-        effect[layer] = pair.effects(layer, pair.with_heads(layer, what, *groups))
+        changes = pair.changes(layer, pair.with_heads(layer, what, *groups))
+        effect[layer] = (changes / pair.difference)[0]
     return result()
 
 
@@ -163,31 +207,59 @@ def patch_positions(subject: ExperimentContext, params: spec.PatchPositionsParam
     else:
         layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         heads = [head]
+    if params.of_set:
+        return _positions_of_set(subject, params, layer, heads)
     subject.progress(0, 2)
-    pair = _Pair(subject, params, spec.PARTS, layer)
-    pattern, change = pair.by_key
-
-    def positions() -> Iterator[Tensor]:
-        for at in range(pair.tokens.shape[1]):
-            z = pair.outputs[layer].clone()
-            if what == "values":
-                z[heads] += pattern[heads, :, at, None] * change[heads, None, at]
-            else:
-                z[heads, at] = pair.patched[what][layer][heads, at]
-            yield z
-
-    parts = (z for part in spec.PARTS for z in pair.with_heads(layer, part, heads))
-    part_effect = pair.effects(layer, parts)
+    pair, beside = _one_pair(subject, params, spec.PARTS, [layer])
+    part_effect = pair.changes(layer, _parts(pair, layer, heads))
     subject.progress(1, 2)
-    values = {
-        "effect": pair.effects(layer, positions()),
-        "attribution": pair.attributions(layer, positions()),
+    places = [[(slice(at, at + 1),) * 2] for at in range(pair.tokens.shape[1])]
+    changes = {
+        "effect": pair.changes(layer, pair.with_spans(layer, what, heads, places)),
+        "attribution": pair.attributions(layer, pair.with_spans(layer, what, heads, places)),
         "part_effect": part_effect,
     }
-    texts = pair.texts | {"part": list(spec.PARTS)}
-    return spec.PatchPositions.result(
-        params, values | pair.metrics, texts=texts, provenance={"errors": UNKNOWN}
-    )
+    values = {name: (each / pair.difference)[0] for name, each in changes.items()}
+    texts = beside["texts"] | {"part": list(spec.PARTS)}
+    beside |= {"values": values | beside["values"], "texts": texts}
+    return spec.PatchPositions.result(params, **beside)
+
+
+def _parts(pairs: _Pairs, layer: int, heads: list[int]) -> Iterator[Tensor]:
+    return (z for part in spec.PARTS for z in pairs.with_heads(layer, part, heads))
+
+
+def _one_pair(
+    subject: ExperimentContext,
+    params: spec.PatchParams,
+    parts: Sequence[str],
+    layers: Collection[int],
+) -> tuple[_Pairs, dict[str, Any]]:
+    """Run the two prompts that were typed; return also what every answer about them has."""
+    prompts, answers = _tokens(subject, params), list[int]()
+
+    def metric_of(logits: Tensor) -> Metric:
+        metric, found = _metric(subject, params, prompts[0], logits[:, 0, -1].argmax(-1).tolist())
+        answers.extend(found)
+        return metric
+
+    both = np.array([prompts[0]]), np.array([prompts[1]])
+    pair = _Pairs(subject, params, both, metric_of, parts, layers)
+    clean, changed = (float(pair.ends[place, 0]) for place in pair.places)
+    if not abs(clean - changed) >= LEAST:
+        raise BadRequest(
+            f"Expected a metric that differs between the prompts by {LEAST:g} nats or more, got "
+            f"{brief(clean)} and {brief(changed)}: choose other answers, another metric, or other "
+            "prompts."
+        )
+    return pair, {
+        "values": {"clean_metric": np.array(clean), "changed_metric": np.array(changed)},
+        "texts": {
+            "changed_tokens": subject.decode(prompts[1]),
+            "answers": subject.decode(answers),
+        },
+        "provenance": {"errors": UNKNOWN},
+    }
 
 
 def _tokens(subject: ExperimentContext, params: spec.PatchParams) -> tuple[list[int], list[int]]:
@@ -216,32 +288,218 @@ def _metric(
 ) -> tuple[Metric, list[int]]:
     """Return what reads the metric off logits, and the ids of its answers."""
     if params.metric == "loss":
-        return lambda logits: _losses(logits, torch.tensor(clean, device="cpu")), []
-    assert subject.single_id is not None
+        return lambda logits, _: _losses(logits, torch.tensor(clean, device="cpu")), []
     one, two = (
-        _answer(subject.single_id, text) if text else own
+        answer_id(subject, text) if text else own
         for text, own in zip((params.answer, params.other_answer), likeliest, strict=True)
     )
-    if params.metric == "log-probability":
-        return lambda logits: logits[:, -1].log_softmax(dim=-1)[:, one], [one]
-    if one == two:
+    if params.metric == "difference" and one == two:
         raise BadRequest(
             f"Expected two different answers, got {subject.decode([one])[0]!r} for both prompts: "
             "name another one, or choose the log probability of one answer."
         )
-    return lambda logits: logits[:, -1, one] - logits[:, -1, two], [one, two]
+    answers = [one] if params.metric == "log-probability" else [one, two]
+    return _of_answers(torch.tensor([answers], device="cpu")), answers
 
 
-def _answer(single_id: Callable[[str], int], text: str) -> int:
-    """Return the id of an answer, tried with a leading space if it is no token without one."""
-    try:
-        return single_id(text)
-    except BadRequest:
-        with suppress(BadRequest):
-            return single_id(f" {text}")
-        raise
+def _of_answers(answers: Tensor) -> Metric:
+    """Return the metric of answers ``[pair, answer]``: a difference, or a log probability."""
+
+    def metric(logits: Tensor, pairs: Tensor) -> Tensor:
+        last = logits[:, -1] if answers.shape[1] == 2 else logits[:, -1].log_softmax(dim=-1)
+        read = last.gather(1, answers[pairs].to(last.device))
+        return read[:, 0] - (read[:, 1] if answers.shape[1] == 2 else 0)
+
+    return metric
 
 
 def _losses(logits: Tensor, clean: Tensor) -> Tensor:
     right = clean[1:].to(logits.device).expand(len(logits), -1)
     return cross_entropy(logits[:, :-1].transpose(1, 2), right, reduction="none").mean(dim=1)
+
+
+class _Set:
+    """A set of pairs, and the metric of each clean and each changed prompt, ``[2, pair]``."""
+
+    def __init__(self, subject: ExperimentContext, params: spec.PatchParams) -> None:
+        self.subject, self.params = subject, params
+        self.pairs = token_pairs(subject, params)
+        self.metrics = np.full((2, len(self.pairs)), np.nan)
+        self.sign = 1 if params.direction == spec.INTO_CHANGED else -1
+
+    @property
+    def shown(self) -> np.ndarray:
+        """The numbers of the pairs that show the behaviour, as far as they were run."""
+        return np.flatnonzero(self.metrics[0] - self.metrics[1] >= LEAST)
+
+    def batches(self, among: np.ndarray | None = None) -> list[tuple[np.ndarray, Any]]:
+        """Return batches of equally long pairs: their numbers, and the ids of both prompts."""
+        among = np.arange(len(self.pairs)) if among is None else among
+        found = []
+        for numbers, *prompts in by_length([self.pairs[number] for number in among]):
+            size = self.subject.batch or max(1, TOKENS // (2 * prompts[0].shape[1]))
+            for some in np.split(np.arange(len(numbers)), range(size, len(numbers), size)):
+                found.append((among[numbers[some]], tuple(each[some] for each in prompts)))
+        return found
+
+    def run(
+        self,
+        batch: tuple[np.ndarray, Any],
+        parts: Sequence[str],
+        layers: Collection[int],
+        graph: bool = True,
+    ) -> _Pairs:
+        """Run a batch."""
+        numbers, prompts = batch
+        answers = [(self.pairs[at].answer, self.pairs[at].other_answer) for at in numbers]
+        few = 1 if self.params.metric == "log-probability" else 2
+        metric = _of_answers(torch.tensor(answers, device="cpu")[:, :few])
+        found = _Pairs(self.subject, self.params, prompts, lambda _: metric, parts, layers, graph)
+        self.metrics[:, numbers] = found.ends[found.places]
+        return found
+
+    def answer(
+        self,
+        question: type[spec.PatchHeads | spec.PatchPositions],
+        ratios: Mapping[str, tuple[np.ndarray, np.ndarray]],
+        others: Mapping[str, np.ndarray],
+        texts: Mapping[str, Any],
+    ) -> Result:
+        """Return ratios of sums over pairs, with errors over their groups.
+
+        Args:
+            question: what is asked.
+            ratios: by name, what each pair adds above, ``[pair, ...]``, and below, ``[pair]``.
+            others: other values.
+            texts: texts beside them.
+
+        Raises:
+            BadRequest: no pair shows the behaviour.
+        """
+        shown = self.shown
+        if not len(shown):
+            raise BadRequest(
+                f"Expected pairs whose clean prompt prefers its answer by {LEAST:g} nats more than "
+                f"the changed one, got {counted(len(self.pairs), 'pair')} without one: choose "
+                "other answers, or other prompts."
+            )
+        pairs = [self.pairs[number] for number in shown]
+        clean, changed = self.metrics[:, shown]
+        samples = {"clean_metric": clean, "changed_metric": changed, "difference": clean - changed}
+        means = [*samples]
+        for name, (above, below) in ratios.items():
+            samples |= {name: above[shown], f"of {name}": below[shown]}
+        groups = groups_of_pairs(pairs)
+
+        def numbers(mean: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares = {name: np.asarray(mean[name] / mean[f"of {name}"]) for name in ratios}
+            return {name: mean[name] for name in means} | shares
+
+        counts = {"pairs": len(shown), "left_out": np.isfinite(self.metrics[0]).sum() - len(shown)}
+        told = {
+            "corpus": f"maker: {self.params.maker}" if self.params.maker else "pairs of prompts",
+            "windows": len(shown),
+            "context": max(len(each.clean) for each in pairs),
+        } | ({"errors": question.error_counts} if len({*groups.tolist()}) > 1 else {})
+        return question.estimated(
+            self.subject,
+            self.params,
+            map(numbers, means_of(samples, groups.tolist())),
+            {name: np.array(float(count)) for name, count in counts.items()} | dict(others),
+            texts=texts,
+            provenance=told,
+        )
+
+
+def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> Result:
+    """Estimate all heads' effects over a set, then compute those of the largest, or of all."""
+    some, geometry, what = _Set(subject, params), subject.model.geometry, params.what
+    shape = len(some.pairs), geometry.n_layers, geometry.n_heads
+    estimated, exact = np.full((2, *shape), np.nan)
+    known = np.zeros(shape[0])
+
+    def answer() -> Result:
+        of = some.sign * (some.metrics[0] - some.metrics[1])
+        done = known[:, None, None] > 0
+        opposite = np.where(np.isnan(exact), np.nan, exact / of[:, None, None] <= -spec.COUNTS)
+        ratios = {
+            "effect": (np.where(done, exact, 0), known * of),
+            "attribution": (estimated, of),
+            "opposite": (np.where(done, opposite, 0), known),
+        }
+        return some.answer(spec.PatchHeads, ratios, {}, {})
+
+    batches = some.batches()
+    for step, batch in enumerate(batches):
+        subject.progress(step, 2 * len(batches))
+        pairs = some.run(batch, [what], geometry.with_heads)
+        for layer in geometry.with_heads:
+            changed = pairs.with_heads(layer, what, *([head] for head in range(shape[2])))
+            estimated[batch[0], layer] = pairs.attributions(layer, changed)
+        if len(some.shown):
+            subject.form(step + 1, answer())
+    size = np.abs(estimated[some.shown].sum(axis=0))
+    cells = np.argwhere(np.isfinite(size))
+    if params.exact == "largest":
+        cells = cells[np.argsort(-size[tuple(cells.T)], kind="stable")[: spec.LARGEST]]
+    by_layer = {
+        layer: sorted(cells[cells[:, 0] == layer, 1].tolist()) for layer in {*cells[:, 0].tolist()}
+    }
+    begun = len(batches)
+    for step, batch in enumerate(batches := some.batches(some.shown), begun):
+        subject.progress(step, begun + len(batches))
+        pairs = some.run(batch, [what], by_layer, graph=False)
+        for layer, heads in by_layer.items():
+            changed = pairs.with_heads(layer, what, *([head] for head in heads))
+            exact[batch[0][:, None], layer, heads] = pairs.changes(layer, changed)
+        known[batch[0]] = 1
+        subject.form(step + 1, answer())
+    return answer()
+
+
+def _positions_of_set(
+    subject: ExperimentContext, params: spec.PatchPositionsParams, layer: int, heads: list[int]
+) -> Result:
+    """Put a head, or a layer, into the other runs of a set, by position or span."""
+    some, what = _Set(subject, params), params.what
+    names = _spans(subject, some.pairs)
+    parts = np.full((len(some.pairs), len(spec.PARTS)), np.nan)
+    exact, estimated = np.full((2, len(some.pairs), len(names)), np.nan)
+    for step, batch in enumerate(batches := some.batches()):
+        subject.progress(step, len(batches))
+        pairs = some.run(batch, spec.PARTS, [layer])
+        spans = [[each[at][:: some.sign * -1] for at in batch[0]] for each in names.values()]
+        parts[batch[0]] = pairs.changes(layer, _parts(pairs, layer, heads))
+        exact[batch[0]] = pairs.changes(layer, pairs.with_spans(layer, what, heads, spans))
+        estimated[batch[0]] = pairs.attributions(layer, pairs.with_spans(layer, what, heads, spans))
+    of, shown = some.sign * (some.metrics[0] - some.metrics[1]), some.shown
+    ratios = {"part_effect": parts, "span_effect": exact, "span_attribution": estimated}
+    moved = some.sign * parts[shown, spec.PARTS.index(what)]
+    texts = {
+        "part": list(spec.PARTS),
+        "span": list(names),
+        "pair": ["".join(subject.decode([*some.pairs[at].clean])) for at in shown],
+    }
+    others = {"pair_effect": moved, "pair_difference": some.sign * of[shown]}
+    ratios_of = {name: (each, of) for name, each in ratios.items()}
+    return some.answer(spec.PatchPositions, ratios_of, others, texts)
+
+
+def _spans(subject: ExperimentContext, pairs: Sequence[TokenPair]) -> dict[str, Spans]:
+    """Return where to replace what in each pair: at every position, or at spans that all have."""
+    length, found = len(pairs[0].clean), dict[str, Spans]()
+    if any(len(pair.clean) != length for pair in pairs):
+        names = [name for name in pairs[0].spans if all(name in pair.spans for pair in pairs)]
+        return {name: [pair.spans[name] for pair in pairs] for name in names}
+    for at in range(length):
+        both = (slice(at, at + 1),) * 2
+        ids = {ids[at] for pair in pairs for ids in (pair.clean, pair.changed)}
+        words = [repr(subject.decode([*ids])[0])] if len(ids) == 1 else []
+        words += [
+            name
+            for name in pairs[0].spans
+            if name != END and all(pair.spans.get(name) == both for pair in pairs)
+        ]
+        found[" ".join([str(at), *words])] = [both] * len(pairs)
+    return found

@@ -77,7 +77,12 @@ class PairsParams(Params):
     @property
     def rows(self) -> int:
         """The number of pairs in the set."""
-        return self.count if self.maker else len(self.pairs.splitlines())
+        return self.count if self.maker else self.pairs.count("\n") + 1
+
+    @property
+    def prompt_tokens(self) -> int:
+        """About how many tokens all prompts of the set have."""
+        return 4 * makers.HALF * self.count if self.maker else max(1, len(self.pairs) // 4)
 
 
 @dataclass(frozen=True)

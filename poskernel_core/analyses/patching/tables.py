@@ -1,5 +1,6 @@
 """Tables of pairs of prompts: CSV, JSONL or lists, as typed, dropped or given."""
 
+import codecs
 import csv
 import io
 import json
@@ -79,6 +80,19 @@ def table_or_file(given: Any) -> Any:
     path = Path(given).expanduser()
     with reading(path), path.open(encoding=encoding(path), newline="") as stream:
         return stream.read()
+
+
+def decoded(data: bytes) -> str:
+    """Return the text of a file that was dropped.
+
+    Raises:
+        ValueError: it is no text in UTF-8, or in UTF-16 with a byte order mark.
+    """
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        return data.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError("expected a table as text in UTF-8, got something else") from error
 
 
 def _rows_of(given: Any) -> list[Any]:
