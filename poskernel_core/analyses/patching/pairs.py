@@ -217,12 +217,11 @@ def _cut(subject: ExperimentContext, row: PromptPair, answer_of: Callable[[str],
     (clean, one), (changed, other) = (_spans(subject, text) for text in (row.clean, row.changed))
     if odd := sorted(one.keys() ^ other.keys()):
         raise BadRequest(f"the span {odd[0]!r} is in one prompt alone")
-    for name in one:
-        if (few := one[name].stop - one[name].start) != (
-            many := other[name].stop - other[name].start
-        ):
+    for name, both in ((name, (one[name], other[name])) for name in one):
+        few, many = (span.stop - span.start for span in both)
+        if few != many:
             raise BadRequest(
-                f"the span {name!r} has {few} tokens in one prompt, {many} in the other"
+                f"the span {name!r} has {counted(few, 'token')} in one prompt, {many} in the other"
             )
     if len(clean) != len(changed):
         raise BadRequest(
