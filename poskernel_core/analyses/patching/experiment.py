@@ -318,7 +318,7 @@ def _losses(logits: Tensor, clean: Tensor) -> Tensor:
     return cross_entropy(logits[:, :-1].transpose(1, 2), right, reduction="none").mean(dim=1)
 
 
-class _Set:
+class PairSet:
     """A set of pairs, and the metric of each clean and each changed prompt, ``[2, pair]``."""
 
     def __init__(self, subject: ExperimentContext, params: spec.PatchParams) -> None:
@@ -414,7 +414,7 @@ class _Set:
 
 def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> Result:
     """Estimate all heads' effects over a set, then compute those of the largest, or of all."""
-    some, geometry, what = _Set(subject, params), subject.model.geometry, params.what
+    some, geometry, what = PairSet(subject, params), subject.model.geometry, params.what
     shape = len(some.pairs), geometry.n_layers, geometry.n_heads
     estimated, exact = np.full((2, *shape), np.nan)
     known = np.zeros(shape[0])
@@ -462,7 +462,7 @@ def _positions_of_set(
     subject: ExperimentContext, params: spec.PatchPositionsParams, layer: int, heads: list[int]
 ) -> Result:
     """Put a head, or a layer, into the other runs of a set, by position or span."""
-    some, what = _Set(subject, params), params.what
+    some, what = PairSet(subject, params), params.what
     names = _spans(subject, some.pairs)
     parts = np.full((len(some.pairs), len(spec.PARTS)), np.nan)
     exact, estimated = np.full((2, len(some.pairs), len(names)), np.nan)

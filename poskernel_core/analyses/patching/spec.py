@@ -148,7 +148,7 @@ class _Patch(Experiment[P]):
     def derived(cls, result: Result) -> Result:
         """Blank out shares over a set where what they are shares of is not clear."""
         low = result.lows.get("difference")
-        if low is not None and not low > CLEAR:
+        if low is not None and low <= CLEAR:  # NaN: there is one group
             shares = {value.name for value in cls.values if value.unit == SHARE}
             for arrays in (getattr(result, part) for part in ("values", *BESIDE)):
                 arrays |= {name: np.nan * array for name, array in arrays.items() if name in shares}
