@@ -180,9 +180,10 @@ def _choose_set(kind: str) -> dict[str, Any] | None:
             say_error(capital(f"{error}."))
             return None
     else:
-        count = fitted_number("count", PairsParams.ends("count"), MADE)
         left, right = st.columns([1, 3], vertical_alignment="bottom")
-        params |= {"maker": kind, "count": left.number_input("Pairs", **count)}
+        ends = PairsParams.ends("count")
+        count = left.number_input("Pairs", **fitted_number("count", ends, MADE))
+        params |= {"maker": kind, "count": count}
         right.caption(SETS[kind])
     metrics = {word: code for word, code in METRICS.items() if code != "loss"}
     one, two = st.columns([2, 1], vertical_alignment="bottom")
@@ -223,6 +224,7 @@ def _draw_set(heads: Result) -> None:
         [(label, value_text(heads, name), of) for label, name in names.items()]
         + [("Difference", value_text(heads, "difference"), "what effects are shares of (nats)")]
         + [("Pairs", f"{used:,}", f"{left:,} left out: their prompts do not differ by 0.1 nats")]
+        + [("Estimates", value_text(heads, "agreement"), "rank correlation with exact effects")]
     )
     errors_line(heads)
 

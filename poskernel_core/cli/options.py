@@ -181,18 +181,14 @@ def _own_option(name: str, field: FieldInfo) -> Option:
         type=_type(kind, field),
         metavar=NAMED.get(name, METAVARS.get(kind)),
         help=field.description,
-        **(
-            {"required": True}
-            if field.is_required()
-            else {"default": None if given == "" else given}
-        ),
+        **({"required": True} if field.is_required() else {"default": given}),
         show_default=repr(given) if str(given).startswith(" ") else given != "",
     )
 
 
 def _type(kind: Any, field: FieldInfo) -> "click.ParamType[Any]":
     if words := typing.get_args(kind):
-        return click.Choice([word for word in words if word])
+        return click.Choice(words)
     names = ("ge", "gt", "le", "lt")
     found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
     least, most = found.get("ge", found.get("gt")), found.get("le", found.get("lt"))

@@ -246,7 +246,7 @@ def test_between_two_prompts(computed):
 def test_a_set_of_pairs(computed):
     """A maker's pairs and a table's, with errors; bad rows are named, and left out if asked for."""
     app = opened(PAGE, context=CONTEXT, mode="Between two prompts", maker="order", count="11")
-    assert ([], 4) == (said(app), len(app.metric))
+    assert ([], 5) == (said(app), len(app.metric))
     assert "11" == app.metric[3].value
     assert {"parts", "spans", "pairs"} <= {*figures_on(app)}
     (largest,) = (

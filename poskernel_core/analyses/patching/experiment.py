@@ -428,7 +428,10 @@ def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> 
             "attribution": (estimated, of),
             "opposite": (np.where(done, opposite, 0), known),
         }
-        return some.answer(spec.PatchHeads, ratios, {}, {})
+        both = np.stack([estimated, exact])[:, known > 0].sum(axis=1) * some.sign
+        ranks = both[:, np.isfinite(both[1])].argsort(axis=1).argsort(axis=1)
+        agreement = np.corrcoef(ranks)[0, 1] if ranks.shape[1] > 2 and known.any() else np.nan
+        return some.answer(spec.PatchHeads, ratios, {"agreement": np.array(agreement)}, {})
 
     batches = some.batches()
     for step, batch in enumerate(batches):

@@ -45,8 +45,8 @@ class PairsParams(Params):
         f"{', '.join(COLUMNS)}, and template if some are alike, or a list of such rows",
         exclude_if=lambda pairs: not pairs,  # so that keys of a single pair stay
     )
-    maker: Literal["", "names", "copying", "order", "counting"] = Field(
-        "",
+    maker: Literal["names", "copying", "order", "counting"] | None = Field(
+        None,
         description="makes a set: two names and one of them again, random tokens twice, tokens in "
         "another order, or numbers and letters counted on",
         exclude_if=lambda maker: not maker,  # the same

@@ -231,6 +231,7 @@ class PatchHeads(_Patch[PatchHeadsParams]):
             """
             % opposite [layer head], share of pairs: those in which the exact effect is −0.05 or
                 less, away from the other prompt
+            agreement, rank correlation: of exact effects with their estimates, over their heads
             """,
             optional=True,
         ),

@@ -51,7 +51,7 @@ def no_behaviour(result: Result) -> str:
         if known.low <= CLEAR:
             return (
                 f"The prompts differ by {known} nats in the mean, which is not clearly more than "
-                f"{CLEAR:g}: shares of so little say nothing about heads. More pairs may."
+                f"{CLEAR:g}: shares of so little say nothing about heads, and more pairs may."
             )
         return ""
     if (known := clean - changed).sign(CLEAR) < 0 and known.sign(-CLEAR) > 0:

@@ -18,6 +18,7 @@ from poskernel_core.engine.admission import check_plan
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.storage.store import Store
+from serving.asked import typed
 from tests.analyses.patching.test_patching import (
     LONG,
     WAYS,
@@ -318,12 +319,11 @@ def test_it_forms_and_can_be_cancelled(built):  # noqa: F811
         of_set(PatchHeads, built, rows, progress=cancel, more={"batch": 5})
 
 
-def test_the_largest_estimates_are_exact():
+def test_the_largest_estimates_are_exact(engine):
     """Of the demo model's heads, ten; over random tokens repeated, three carry most."""
-    largest, every = (
-        pk.show("patch-heads", "demo-gpt2", context=64, params={"maker": "copying", "count": 20}
-                | more) for more in ({}, {"exact": "all"})
-    )  # fmt: skip
+    asked = {"maker": "copying", "count": 20}
+    ask = partial(pk.show, "patch-heads", "demo-gpt2", context=64, engine=engine)
+    largest, every = (ask(params=asked | more) for more in ({}, {"exact": "all"}))
     exact = np.isfinite(largest.values["effect"])
     assert 10 == exact.sum()
     size = np.abs(every.plug_ins["attribution"])
@@ -331,6 +331,8 @@ def test_the_largest_estimates_are_exact():
     np.testing.assert_allclose(
         largest.values["effect"][exact], every.values["effect"][exact], atol=1e-4
     )
+    ranks = [every.plug_ins[name].ravel().argsort().argsort() for name in ("effect", "attribution")]
+    assert np.corrcoef(*ranks)[0, 1] == pytest.approx(float(every.values["agreement"]), abs=0.01)
     told = every.values["effect"]
     assert [(3, 7), (3, 5), (3, 4)] == [
         np.unravel_index(at, told.shape) for at in np.argsort(-told, axis=None)[:3]
@@ -396,3 +398,9 @@ def test_too_many_pairs(tmp_path):
     with pytest.raises(TooLarge):
         check(few + 9)
     check(few + 9, exact="largest")
+
+
+def test_a_table_is_what_somebody_typed():
+    """Answers about it are for its reader alone; those of a maker are for all."""
+    assert typed({"pairs": "a table"}, "pairs of prompts")
+    assert not typed({"maker": "order", "count": 7}, "maker: order")
