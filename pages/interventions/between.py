@@ -59,6 +59,7 @@ PARTS: Final[dict[str, str]] = {
     "values alone": "values",
 }
 EFFECT: Final = "effect"
+OPPOSITE: Final = f"share of pairs in which the effect is −{COUNTS:g} or less"
 ONE, TABLE = "one pair", "a table"
 SETS: Final[dict[str, str]] = {
     "names": "Two names and one of them again: which one goes on? Names are single tokens of this "
@@ -224,7 +225,13 @@ def _draw_set(heads: Result) -> None:
         [(label, value_text(heads, name), of) for label, name in names.items()]
         + [("Difference", value_text(heads, "difference"), "what effects are shares of (nats)")]
         + [("Pairs", f"{used:,}", f"{left:,} left out: their prompts do not differ by 0.1 nats")]
-        + [("Estimates", value_text(heads, "agreement"), "rank correlation with exact effects")]
+        + [
+            (
+                "Estimates",
+                brief(float(heads.values["agreement"])),
+                "rank correlation with exact effects",
+            )
+        ]
     )
     errors_line(heads)
 
@@ -260,8 +267,15 @@ def _draw_grid(shown: Result, selection: Selection) -> None:
     with grid:
         extras = Extras(marks=marks, glyphs=glyphs)
         draw_heads(diverging(values), labels, SHARE, selection, "patch-grid", extras)
-    table = heads_frame({EFFECT: values, "": words}).dropna()
+    columns = {EFFECT: values}
+    if "effect" in shown.errors:
+        both = shown.errors["effect"], shown.errors["attribution"]
+        columns |= {"± 1 s.e.": np.where(exact, *both), "opposite": shown.values["opposite"]}
+    columns[""] = np.where(exact, "exact", "first order")
+    table = heads_frame(columns).dropna(subset=[EFFECT])
     largest = table.sort_values(EFFECT, key=abs, ascending=False, kind="stable")[:ROWS_SHOWN]
     with beside:
         st.caption("The largest effects")
-        linked_table(largest, "patch-largest", number_columns({EFFECT: SHARE}, "%.3f"))
+        meanings = {EFFECT: SHARE, "± 1 s.e.": "over the pairs", "opposite": OPPOSITE}
+        known = {name: each for name, each in meanings.items() if name in columns}
+        linked_table(largest, "patch-largest", number_columns(known, "%.3f"))

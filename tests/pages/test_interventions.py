@@ -252,7 +252,8 @@ def test_a_set_of_pairs(computed):
     (largest,) = (
         each.value for each in app.dataframe if "effect" in each.value and "" in each.value
     )
-    assert all("s.e." in words for words in largest[""])
+    assert largest["± 1 s.e."].notna().all()
+    assert {"exact"} == {*largest.loc[largest["opposite"].notna(), ""]}
     bound(app)["maker"].select("a table").run()
     assert app.info[0].value.startswith("Type or drop a table")
     bound(app)["pairs"].input("clean,answer").run()
