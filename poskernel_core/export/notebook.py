@@ -183,8 +183,9 @@ def page_address(result: Result, base: str) -> str:
     if run.get("corpus") in (TYPED, RANDOM, REPEATED):  # no choice of pages
         asked |= dict.fromkeys(("corpus", "context", "windows"))
     told = {name: value for name, value in asked.items() if value not in (None, "")}
-    if len(str(told.get("text", ""))) > MAX_IN_ADDRESS:
-        told.pop("text")
+    for name in ("text", "pairs"):
+        if len(str(told.get(name, ""))) > MAX_IN_ADDRESS:
+            told.pop(name)
     return f"{base}/?{urlencode(told)}"
 
 

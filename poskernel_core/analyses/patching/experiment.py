@@ -397,11 +397,8 @@ class PairSet:
             return {name: mean[name] for name in means} | shares
 
         counts = {"pairs": len(shown), "left_out": np.isfinite(self.metrics[0]).sum() - len(shown)}
-        told = {
-            "corpus": f"maker: {self.params.maker}" if self.params.maker else "pairs of prompts",
-            "windows": len(shown),
-            "context": max(len(each.clean) for each in pairs),
-        } | ({"errors": question.error_counts} if len({*groups.tolist()}) > 1 else {})
+        told: dict[str, Any] = {"windows": len(shown), "context": max(len(p.clean) for p in pairs)}
+        told |= {"errors": question.error_counts} if len({*groups.tolist()}) > 1 else {}
         return question.estimated(
             self.subject,
             self.params,
@@ -476,13 +473,17 @@ def _positions_of_set(
         parts[batch[0]] = pairs.changes(layer, _parts(pairs, layer, heads))
         exact[batch[0]] = pairs.changes(layer, pairs.with_spans(layer, what, heads, spans))
         estimated[batch[0]] = pairs.attributions(layer, pairs.with_spans(layer, what, heads, spans))
-    of, shown = some.sign * (some.metrics[0] - some.metrics[1]), some.shown
+    of, shown, begin = (
+        some.sign * (some.metrics[0] - some.metrics[1]),
+        some.shown,
+        subject.start_token,
+    )
     ratios = {"part_effect": parts, "span_effect": exact, "span_attribution": estimated}
     moved = some.sign * parts[shown, spec.PARTS.index(what)]
     texts = {
         "part": list(spec.PARTS),
         "span": list(names),
-        "pair": ["".join(subject.decode([*some.pairs[at].clean])) for at in shown],
+        "pair": ["".join(subject.decode([*some.pairs[at].clean[begin:]])) for at in shown],
     }
     others = {"pair_effect": moved, "pair_difference": some.sign * of[shown]}
     ratios_of = {name: (each, of) for name, each in ratios.items()}

@@ -113,7 +113,7 @@ def token_pairs(subject: ExperimentContext, params: PairsParams) -> list[TokenPa
         BadRequest: some rows cannot be used, with their numbers and the reasons, and are not to be
             left out; or the maker finds too little in the vocabulary.
     """
-    if subject.encode is None:
+    if subject.encode is None and params.maker not in makers.OF_TOKENS:
         raise BadRequest("A set of pairs needs a tokenizer, and the model has none.")
     rows, found, bad = _rows(subject, params), list[TokenPair](), list[str]()
     context = subject.run.context if subject.run else subject.model.geometry.n_ctx
@@ -182,11 +182,10 @@ def _rows(subject: ExperimentContext, params: PairsParams) -> Sequence[PromptPai
     """Return the rows of a table, or those that a maker makes."""
     if not params.maker:
         return read_table(params.pairs)
-    assert subject.encode is not None
     assert subject.source is not None
     generator = np.random.default_rng([subject.source.seed, MAX_MADE])
     rows: Iterator[PromptPair | TokenPair]
-    if params.maker in makers.OF_TEXTS:
+    if subject.encode is not None and params.maker in makers.OF_TEXTS:
         rows = makers.OF_TEXTS[params.maker](subject.encode, generator)
     elif len(subject.source.pool) >= makers.HALF:
         drawn = makers.OF_TOKENS[params.maker](subject.source.pool, generator)

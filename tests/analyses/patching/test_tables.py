@@ -282,6 +282,15 @@ def test_names_and_counting():
             assert [1] * makers.COUNTED == np.diff([*ids[1:], answer]).tolist()
 
 
+def test_a_model_without_a_tokenizer():
+    """Random tokens need none."""
+    subject = replace(maker_of(words), encode=None, single_id=None)
+    assert 2 == len(token_pairs(subject, PairsParams(maker="order", count=2)))
+    for asked in ({"maker": "names"}, {"pairs": ROWS}):
+        with refused("needs a tokenizer, and the model has none"):
+            token_pairs(subject, PairsParams(**asked))
+
+
 def test_a_vocabulary_that_has_too_little():
     with refused("'names' needs 20 names that are one token each, and this vocabulary has 0 of"):
         token_pairs(maker_of(pieces), PairsParams(maker="names"))
