@@ -32,7 +32,7 @@ from poskernel_core.export.printing import WIDTHS, save_picture
 from poskernel_core.plotting.layout import MUTED
 
 PARAMETERS: Final = (
-    "skip", "query", "text", "neuron", "measure", "clean", "changed", "answer", "pairs", "count",
+    "skip", "query", "text", "neuron", "measure", "clean", "changed", "answer", "pairs",
 )  # fmt: skip
 """Parameters with the same name in page addresses."""
 
@@ -168,6 +168,7 @@ def page_address(result: Result, base: str) -> str:
         "otheranswer": params.get("other_answer"),
         "mode": "Between two prompts" if "clean" in params else None,
         "maker": params.get("maker") or ("a table" if params.get("pairs") else None),
+        "count": params.get("count") if params.get("maker") else None,
         "manyheads": params.get("heads") if result.analysis == "ablate-heads" else None,
     }
     if {"layer", "head"} <= result.chosen.keys():

@@ -1,6 +1,7 @@
 """A result as notebooks show it: figure, data frame, link, strangers' text."""
 
 import io
+import json
 import sys
 from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
@@ -126,7 +127,12 @@ PROMPTS = {"clean": "One two", "changed": "One six", "answer": " a", "other_answ
 
 
 @pytest.mark.parametrize(
-    ("analysis", "asked"), [("patch-heads", PROMPTS), ("ablate-heads", {"heads": "L0H1, L1H2"})]
+    ("analysis", "asked"),
+    [
+        ("patch-heads", PROMPTS),
+        ("patch-heads", {"pairs": json.dumps(PROMPTS), "clean": "", "changed": ""}),
+        ("ablate-heads", {"heads": "L0H1, L1H2"}),
+    ],
 )
 def test_a_link_types_the_same(shipped, shipped_only, analysis, asked):
     """Prompts and heads stand where a reader types them."""
@@ -134,7 +140,16 @@ def test_a_link_types_the_same(shipped, shipped_only, analysis, asked):
     app = opened_as_linked(**{**link, "model": "demo-gpt2", "context": "512"})
     assert not app.warning
     typed = [each.value for each in (*app.text_area, *app.text_input)]
-    assert {*asked.values()} <= {*typed}
+    assert {*filter(None, asked.values())} <= {*typed}
+
+
+def test_a_link_chooses_the_same_maker(shipped, shipped_only):
+    made = made_results.answer("patch-heads", maker="order", count=17, clean="", changed="")
+    link = parse_qs(urlsplit(page_address(made, HOME)).query)
+    app = opened_as_linked(**{**link, "model": "demo-gpt2", "context": "512"})
+    assert not app.warning
+    assert ["order"] == [each.value for each in app.selectbox if each.label == "Pairs of prompts"]
+    assert [17] == [each.value for each in app.number_input if each.label == "Pairs"]
 
 
 def test_addresses(made, monkeypatch):
