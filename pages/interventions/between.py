@@ -157,8 +157,8 @@ def _choose_what() -> dict[str, Any]:
     return {"what": what, "direction": DIRECTIONS[way]}
 
 
-def _choose_set(kind: str) -> dict[str, Any] | None:
-    """Draw a maker's size, or a table; return the parameters, None without a set."""
+def choose_pairs(kind: str) -> dict[str, Any] | None:
+    """Draw a maker's size, or a table; return the set as parameters, None without one."""
     params: dict[str, Any] = {}
     if kind == TABLE:
         left, right = st.columns([3, 2])
@@ -186,6 +186,13 @@ def _choose_set(kind: str) -> dict[str, Any] | None:
         count = left.number_input("Pairs", **fitted_number("count", ends, MADE))
         params |= {"maker": kind, "count": count}
         right.caption(SETS[kind])
+    return params
+
+
+def _choose_set(kind: str) -> dict[str, Any] | None:
+    """Draw a set of pairs, the metric, and what is put where; return None without a set."""
+    if (params := choose_pairs(kind)) is None:
+        return None
     metrics = {word: code for word, code in METRICS.items() if code != "loss"}
     one, two = st.columns([2, 1], vertical_alignment="bottom")
     params["metric"] = metrics[choose_one("Metric", metrics, "metric", place=one)]

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import streamlit as st
 
-from pages.interventions import between
+from pages.interventions import between, circuit
 from pages.interventions.controls import choose_intervention, missing
 from pages.interventions.many_texts import draw_many_texts
 from pages.shared.cards.figure import chart
@@ -63,11 +63,19 @@ PLACE = Place(
     "Interventions",
     "Change one thing inside the model, and see the effect.",
     needs="weights",
-    questions=("intervention", "averaging", "patch-heads", "patch-positions", "ablate-heads"),
+    questions=(
+        "intervention",
+        "averaging",
+        "patch-heads",
+        "patch-positions",
+        "ablate-heads",
+        "edges",
+        "faithfulness",
+    ),
 )
 
 SHOWN_WHOLE = 64
-MODES = ("One prompt, one change", "Between two prompts")
+MODES = ("One prompt, one change", "Between two prompts", "From heads to a circuit")
 
 
 def draw_numbers(found: Result) -> None:
@@ -127,8 +135,8 @@ def draw_effects(selection: Selection, found: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    if choose_one("Show", MODES, "mode") == MODES[1]:
-        between.draw(selection)
+    if (mode := choose_one("Show", MODES, "mode")) != MODES[0]:
+        (between if mode == MODES[1] else circuit).draw(selection)
         return
     if selection.located.geometry.scheme == "rotary":
         link = page_link("rotary_spectrum", "Spectrum")

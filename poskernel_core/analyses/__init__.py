@@ -36,6 +36,7 @@ TOPICS = (
     "previous_token.spec",
     "interventions.spec",
     "patching.spec",
+    "circuits.spec",
     "additivity.spec",
     "own_text.spec",
     "score_components.spec",

@@ -23,6 +23,7 @@ AXES = {
     "offset": ("offset k = n − i (tokens)", "offset %{x}"),
     "pos": ("position (tokens)", "position %{x}"),
     "heads": ("heads replaced, smallest cost first", "%{x} heads"),
+    "first": ("first heads of the ranking (k)", "k = %{x}"),
     "step": ("training step", "step %{x:,}"),
     "shift": ("shift (tokens)", "shift %{x}"),
     "second": ("position of the last pair's [A] (tokens)", "last pair at %{x}"),

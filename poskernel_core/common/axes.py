@@ -35,6 +35,9 @@ answer   answers that a metric of a prediction is of
 part     what of a head is put into another run: output, pattern, values
 pair     pairs of prompts of a set
 span     positions of all pairs of a set, or spans that all of them name
+curve    what is done with the first heads of a ranking
+first    numbers of heads of a ranking, from its first
+half, place halves of a set of pairs, and ranks of heads
 ======== =====================================================================
 
 Analyses and statistics use NumPy arrays; torch tensors stay inside a pass.

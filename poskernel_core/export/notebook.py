@@ -33,8 +33,12 @@ from poskernel_core.plotting.layout import MUTED
 
 PARAMETERS: Final = (
     "skip", "query", "text", "neuron", "measure", "clean", "changed", "answer", "pairs",
+    "order",
 )  # fmt: skip
 """Parameters with the same name in page addresses."""
+
+MODES: Final = ("Between two prompts", "From heads to a circuit")
+"""How page addresses name what is shown of pairs of prompts."""
 
 SOURCES: Final = {"text": "one text", "token": "one token"}
 """How page addresses name query sources other than the mean over windows."""
@@ -166,7 +170,7 @@ def page_address(result: Result, base: str) -> str:
         "head": result.params.get("head"),
         **{name: params.get(name) for name in PARAMETERS},
         "otheranswer": params.get("other_answer"),
-        "mode": "Between two prompts" if "clean" in params else None,
+        "mode": MODES[0] if "clean" in params else MODES[1] if "maker" in params else None,
         "maker": params.get("maker") or ("a table" if params.get("pairs") else None),
         "count": params.get("count") if params.get("maker") else None,
         "manyheads": params.get("heads") if result.analysis == "ablate-heads" else None,
@@ -181,7 +185,8 @@ def page_address(result: Result, base: str) -> str:
         asked["item"] = params.get("text_item") or ("my own text" if params.get("text") else None)
     if params.get("source") in (None, "token"):
         asked["token"] = params.get("token")
-    if run.get("corpus") in (TYPED, RANDOM, REPEATED):  # no choice of pages
+    made = run.get("corpus_fingerprint") == RANDOM  # prompts may give it another name
+    if made or run.get("corpus") in (TYPED, RANDOM, REPEATED):  # no choice of pages
         asked |= dict.fromkeys(("corpus", "context", "windows"))
     told = {name: value for name, value in asked.items() if value not in (None, "")}
     for name in ("text", "pairs"):

@@ -89,7 +89,8 @@ def attend(
     then return zeros instead of NaN.
     """
     if see is None and call.cap is None and call.sinks is None:
-        q, k = (max(abs(float(end)) for end in t.aminmax()) for t in (call.q, call.k))
+        ends = (t.detach().aminmax() for t in (call.q, call.k))
+        q, k = (max(abs(float(end)) for end in both) for both in ends)
         if q * k * call.q.shape[-1] * abs(call.scale) < torch.finfo(torch.float32).max:
             return _fused(call)
     text, heads, length, _ = call.q.shape

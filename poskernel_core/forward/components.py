@@ -193,6 +193,19 @@ def read_layers(model: LoadedModel, tokens: Tensor, layers: Sequence[int]) -> li
             return [seen.reading(layer) for layer in layers]
 
 
+@torch.inference_mode()
+def read_parts(model: LoadedModel, tokens: Tensor, layer: int) -> list[list[Part]]:
+    """Run texts up to a layer; return what the embeddings, then what each layer below it wrote.
+
+    Biases of attention outputs, which are the same for every text, are left out.
+    """
+    seen = _Components(model, known_blocks(model), (layer,))
+    with EXACT, seen.hooked():
+        model.run(tokens, observers=[seen], until=layer)
+        with in_float32(model.module):
+            return [seen.parts(0), *(seen.written_by(below)[0] for below in range(layer))]
+
+
 @dataclass(frozen=True, eq=False)
 class Unembedding:
     """How logits are made of the stream behind the last layer, before a soft cap.
@@ -392,7 +405,7 @@ class _Components(Observer):
         rotation = _rotation(attention, layer, self._inputs[layer].to(self._there), given)
         rotation = None if rotation is None else rotation.to(scale.device)
         query, key = self._sides(layer, "qk", norm, rotation)
-        parts = tuple(self._parts(layer))
+        parts = tuple(self.parts(layer))
         return Reading(layer, parts, scale, query, key, rotation, self._calls[layer])
 
     def circuit(self, layer: int) -> Circuit:
@@ -403,7 +416,7 @@ class _Components(Observer):
     def written(self, unembedding: Unembedding, position: int) -> Written:
         here, read = slice(position, position + 1), self._kept[-1, "logits"][0][:, :1]
         scale = self._scale(unembedding.norm, self._streams[-1][:, here], read, self._until)
-        parts = (replace(each, rows=each.rows[:, :, here]) for each in self._parts(self._until))
+        parts = (replace(each, rows=each.rows[:, :, here]) for each in self.parts(self._until))
         logits = read[0, 0] @ unembedding.weight + unembedding.bias
         return Written(tuple(parts), unembedding, float(scale), logits)
 
@@ -458,6 +471,10 @@ class _Components(Observer):
         constant = norm.bias.view(-1) @ weights + inner[:, 0]
         return Side(matrix, constant, behind, scale, shared)
 
+    def parts(self, layer: int) -> list[Part]:
+        """Return the components of the stream before a layer."""
+        return [*self._parts(layer)]
+
     def _parts(self, layer: int) -> Iterator[Part]:
         first, biases = self._streams[0], torch.zeros_like(self._streams[0])
         if self._positions is not None:
@@ -467,16 +484,19 @@ class _Components(Observer):
         else:
             yield Part(("embedding",), first[None])
         for before in range(layer):
-            if before not in self._written:
-                self._written[before] = self._written_by(before)
-            parts, bias = self._written[before]
+            parts, bias = self.written_by(before)
             yield from parts
             biases = biases + bias
         if biases.any():
             yield Part(("biases",), biases[None])
 
-    def _written_by(self, layer: int) -> tuple[list[Part], Tensor]:
+    def written_by(self, layer: int) -> tuple[list[Part], Tensor]:
         """Return what a layer adds to the stream, and the bias of its attention output apart."""
+        if layer not in self._written:
+            self._written[layer] = self._written_by(layer)
+        return self._written[layer]
+
+    def _written_by(self, layer: int) -> tuple[list[Part], Tensor]:
         block, grown = self._blocks[layer], self._streams[layer + 1] - self._streams[layer]
         if block.out is None:
             return [Part((f"layer {layer}",), grown[None])], torch.zeros_like(grown)

@@ -30,7 +30,7 @@ class Edit:
     ``[text, head, query, key]`` for scores and patterns, ``[text, head, pos, d]`` for heads.
 
     Attributes:
-        wants_rotations: whether :meth:`call` is used; if so, each layer's rotation is read.
+        wants_rotations: whether :meth:`call` gets each layer's rotation, which is read for it.
         keeps_attention: whether slopes, scores, patterns and heads stay; then no whole pattern is
             formed.
     """
@@ -67,7 +67,10 @@ class Edit:
         return x
 
     def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
-        """Return the inputs of a layer's attention; ``rotation`` was already applied to q and k."""
+        """Return the inputs of a layer's attention; ``rotation`` was already applied to q and k.
+
+        It is None if the edit does not want rotations, or if nothing is turned.
+        """
         return call
 
     def scores(self, layer: int, scores: Tensor) -> Tensor:

@@ -263,8 +263,9 @@ class Hooks:
         """
         running, observer, batch = self._pass, self._pass.observer, self._pass.batch
         there, call = call.q.device, call.to(self.home)
-        if running.edit is not None and running.edit.wants_rotations:
-            call = running.edit.call(call, self._turn)
+        if running.edit is not None:
+            turn = self._turn if running.edit.wants_rotations else None
+            call = running.edit.call(call, turn)
         observer.attention(call, batch)
         if running.edit is None or running.edit.keeps_attention:
             see = partial(observer.pattern, batch=batch) if observer.wants_patterns else None

@@ -181,6 +181,30 @@ class SetOutputs(Edit):
         return self.z.to(z) if layer == self.layer else z
 
 
+@dataclass(frozen=True, eq=False)
+class SetInputs(Edit):
+    """The inputs of one head, set to ``q``, ``k`` and ``v [text, pos, d]``.
+
+    A head that shares keys and values gets a copy of its own.
+    """
+
+    layer: int
+    head: int
+    q: Tensor
+    k: Tensor
+    v: Tensor
+
+    def call(self, call: AttentionCall, rotation: Rotation | None) -> AttentionCall:
+        if call.layer != self.layer:
+            return call
+        own = {}
+        for name in "qkv":
+            rows = repeat_kv(getattr(call, name), call.q.shape[1], 1).clone()
+            rows[:, self.head] = getattr(self, name).to(rows)
+            own[name] = rows
+        return replace(call, **own)
+
+
 @dataclass(frozen=True)
 class RemovedEmbeddings(Edit):
     """Remove token embeddings or positions; norms are recomputed.

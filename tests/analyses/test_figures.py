@@ -41,7 +41,7 @@ SHAPED: dict[str, dict[str, Any]] = {
 COMPUTED = {"kernel-map", "neuron", "neuron-latents", "token-weights", "kernel-over-training",
             "score-components", "how-many-texts", "own-text", "helix", "intervention", "verdicts",
             "position-sources", "profile", "tangent", "previous-token",
-            "head-examples"}  # fmt: skip
+            "head-examples", "edges"}  # fmt: skip
 """Questions with figures of counts, of parts of a sum, of differences to a mean, or of pictures."""
 
 

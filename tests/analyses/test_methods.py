@@ -43,6 +43,7 @@ def test_values_are_those_of_a_result(engine, name, rotary, training_dir, talkin
     cell = {"head": "L0H1"} if "head" in fields and fields["head"].is_required() else {}
     params |= {"heads": "L0H1"} if name == "ablate-heads" else {}
     both = {"clean": PAIR.prompt, **PAIR.params} if name.startswith("patch-") else {}
+    params |= {"maker": "copying"} if name in ("edges", "faithfulness") else {}
 
     model, context = (rotary, 53) if ANALYSES[name].scheme.startswith("rotary") else (MODEL, 64)
     training = isinstance(ANALYSES[name], OfCheckpoints)

@@ -149,6 +149,7 @@ def asked(name, training_dir):
         "intervention": {"change": "remove"}, "helix": {"prompts": "texts"},
         "sink-anatomy": {"length": 23}, "conversations": {"text": None},
         "ablate-heads": {"heads": "L0H0"},
+        **{each: {"maker": "copying"} for each in ("edges", "faithfulness")},
         **{name: {"clean": "a", "changed": "b"} for name in ("patch-heads", "patch-positions")},
     }  # fmt: skip
     params |= more.get(name, {})

@@ -58,6 +58,8 @@ COMPUTED = {
     "patch-heads": ("demo-gpt2", PAIR),
     "patch-positions": ("demo-gpt2", PAIR | {"head": "L2"}),
     "conversations": ("talking", {"conversations": 3}),
+    "edges": ("demo-gpt2", {"maker": "copying", "count": 11, "head": "L1H2"}),
+    "faithfulness": ("demo-gpt2", {"maker": "copying", "count": 11, "kernel_windows": 5}),
     "kernel-only-cost": (MODEL, FEW),
     "kernel-only-head": (MODEL, FEW | {"head": "L0H1"}),
     "heads-replaced": (MODEL, FEW),

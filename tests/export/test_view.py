@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
@@ -150,6 +151,17 @@ def test_a_link_chooses_the_same_maker(shipped, shipped_only):
     assert not app.warning
     assert ["order"] == [each.value for each in app.selectbox if each.label == "Pairs of prompts"]
     assert [17] == [each.value for each in app.number_input if each.label == "Pairs"]
+
+
+@pytest.mark.parametrize("analysis", ["edges", "faithfulness"])
+def test_a_link_to_a_circuit_names_its_maker(analysis):
+    """And no corpus, where the answer is of prompts alone."""
+    result = made_results.answer(analysis, maker="order", count=11)
+    run = result.provenance | {"corpus": "maker: order", "corpus_fingerprint": "random"}
+    link = parse_qs(urlsplit(page_address(replace(result, provenance=run), HOME)).query)
+    told = [link[name] for name in ("mode", "maker", "count")]
+    assert [["From heads to a circuit"], ["order"], ["11"]] == told
+    assert not {"corpus", "context", "windows"} & {*link}
 
 
 def test_addresses(made, monkeypatch):

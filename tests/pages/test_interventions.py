@@ -269,3 +269,25 @@ def test_a_set_of_pairs(computed):
     assert "row 7: both prompts are equal" in told
     bound(app)["bad"].set_value(True).run()
     assert [] == [each for each in said(app) if "row" in each]
+
+
+@pytest.mark.slow
+def test_from_heads_to_a_circuit(computed):
+    """A maker's pairs: the picture, what feeds the selected head, and the curves; a bad table."""
+    asked = {"mode": "From heads to a circuit", "maker": "copying", "count": "11", "head": "L3H7"}
+    app = opened(PAGE, context=CONTEXT, **asked)
+    for button, figures in (
+        ("compute-network", {"network"}),
+        ("compute-edges", {"edges-into-0", "edges-into-1", "edges-into-2"}),
+        ("compute-enough", {"enough"}),
+    ):
+        assert not figures & {*figures_on(app)}
+        press(app, button)
+        assert [] == said(app)
+        assert figures <= {*figures_on(app)}
+    assert any(each.value.startswith("11 pairs; 0 left out") for each in app.caption)
+    bound(app)["order"].input("L9H9").run()
+    app.button(key="compute-enough").click().run()
+    assert any("L9H9" in each for each in said(app))
+    bound(app)["maker"].select("a table").run()
+    assert app.info[0].value.startswith("Type or drop a table")

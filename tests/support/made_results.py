@@ -15,7 +15,7 @@ SIZES = {"layer": 2, "head": 3, "other": 3, "key": 11, "query": 11, "pos": 11, "
 PRIMES = (13, 17, 19, 23, 29, 31, 37, 41)
 """Sizes of a question's other axes, in turn: one in another's place does not fit."""
 COORDINATES = {"query", "step", "second", "factor", "budget", "distance", "subset", "shift",
-               "position", "group", "heads"}  # fmt: skip
+               "position", "group", "heads", "first"}  # fmt: skip
 """Axes that answers count from 2 in steps of 3 here, unless they are told otherwise."""
 GIVEN = {"head": "L1H2", "query": 10, "neuron": 4, "text": "user: x", "word": "a", "words": "a,b",
          "changed": "b", "heads": "L0H1,L1H2"}  # fmt: skip

@@ -29,7 +29,9 @@ def ablate_heads(subject: ExperimentContext, params: AblateHeadsParams) -> Resul
     kernel_only.check_heads(geometry, cells)
     texts = kernel_only.divided(subject, params)
     given = params.by in ("mean", "kernel")
-    fixed = kernel_only.fixed_of(subject, texts, params.skip) if given else kernel_only.Fixed()
+    fixed = (
+        kernel_only.fixed_of(subject, texts.kernels, params.skip) if given else kernel_only.Fixed()
+    )
     total, others = len(texts.loss) + params.samples, np.roll(texts.loss, 1, axis=0)
     clean, changed = (np.full(texts.loss.shape, np.nan) for _ in range(2))
     for some, tokens in subject.batches(texts.loss, kernel_only.BATCH, 0, total):

@@ -136,12 +136,10 @@ class _Sums(Observer):
         sums[layer] = sums[layer] + more if layer in sums else more
 
 
-def fixed_of(subject: ExperimentContext, texts: Texts, skip: int) -> Fixed:
+def fixed_of(subject: ExperimentContext, windows: Tokens, skip: int) -> Fixed:
     """Return kernels and means, gathered by two passes; the model remembers the last ones."""
-    key = hashlib.sha256(texts.kernels.tobytes() + bytes([skip])).hexdigest()
-    made: Fixed = subject.model.remember(
-        "kernel-only", key, lambda: gather(subject, texts.kernels, skip)
-    )
+    key = hashlib.sha256(windows.tobytes() + bytes([skip])).hexdigest()
+    made: Fixed = subject.model.remember("kernel-only", key, lambda: gather(subject, windows, skip))
     return made
 
 
@@ -338,7 +336,7 @@ def _of_kernel(means: Means) -> Means:
 def kernel_only_cost(subject: ExperimentContext, params: spec.KernelOnlyCostParams) -> Result:
     """Estimate the costs of all heads, and compute some; see :class:`spec.KernelOnlyCost`."""
     texts = divided(subject, params)
-    fixed = fixed_of(subject, texts, params.skip)
+    fixed = fixed_of(subject, texts.kernels, params.skip)
     estimated = estimated_costs(subject, texts.loss, fixed, params.draws)
     cost, mean = estimated.copy(), estimated[:, 0].mean(axis=0)
     cells = _in_order(-mean)
@@ -360,7 +358,7 @@ def kernel_only_head(subject: ExperimentContext, params: spec.KernelOnlyHeadPara
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     check_heads(geometry, [cell])
     texts = divided(subject, params)
-    fixed = fixed_of(subject, texts, params.skip)
+    fixed = fixed_of(subject, texts.kernels, params.skip)
     exact, clean = exact_costs(subject, texts.loss, fixed, [cell])
     samples = {"cost": exact[..., 0], "clean_loss": clean}
     return answer(
@@ -372,7 +370,7 @@ def kernel_only_head(subject: ExperimentContext, params: spec.KernelOnlyHeadPara
 def heads_replaced(subject: ExperimentContext, params: spec.HeadsReplacedParams) -> Result:
     """Run the model with more and more heads replaced; see :class:`spec.HeadsReplaced`."""
     texts, geometry = divided(subject, params), subject.model.geometry
-    fixed = fixed_of(subject, texts, params.skip)
+    fixed = fixed_of(subject, texts.kernels, params.skip)
     few = texts.kernels[: len(texts.loss)]
     estimated = estimated_costs(subject, few, fixed, params.draws).mean(axis=0)
     orders = [_in_order(estimated[fixed.names.index(name)]) for name in CURVES]

@@ -1,0 +1,102 @@
+"""From heads to a circuit: who feeds whom, and how many heads are enough, over a set of pairs."""
+
+from typing import Any, Final
+
+import streamlit as st
+
+from pages.interventions.between import DIRECTIONS, SETS, TABLE, choose_pairs
+from pages.interventions.many_texts import offer_first_heads
+from pages.shared.cards.figure import chart
+from pages.shared.cards.plain import say
+from pages.shared.cards.show import show
+from pages.shared.choices.fit import choose_one, fitted_index, fitted_text
+from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.selection.selection import Selection, select_head
+from poskernel_core.analyses.circuits.spec import (
+    Edges,
+    EdgesParams,
+    Faithfulness,
+    FaithfulnessParams,
+)
+from poskernel_core.analyses.circuits.views import no_difference
+from poskernel_core.analyses.views import figure_of
+from poskernel_core.common.heads import layer_of
+from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import value_text
+
+OUTSIDE: Final = {
+    "their output on the changed prompt": "changed",
+    "its mean over the changed prompts": "mean",
+    "attention by their kernels": "kernel",
+}
+FIRST: Final = 8
+"""Heads of a ranking that are named."""
+
+
+def draw(selection: Selection) -> None:
+    """Draw the choice of a set of pairs, the edges, and the curves of heads kept and removed."""
+    kind = st.selectbox("Pairs of prompts", **fitted_index("maker", [*SETS, TABLE]))
+    if (pairs := choose_pairs(kind)) is None:
+        return
+    st.subheader("Who feeds whom", anchor="edges")
+    way = DIRECTIONS[choose_one("Direction", DIRECTIONS, "way")]
+    _draw_edges(selection, pairs | {"direction": way})
+    st.subheader("How many heads are enough?", anchor="enough")
+    _draw_enough(selection, pairs)
+
+
+def _draw_edges(selection: Selection, asked: dict[str, Any]) -> None:
+    """Draw edges between the heads that carry most, and those into the selected head exactly."""
+    every = fetch_when_asked(
+        Edges, selection.run, EdgesParams.model_validate(asked), "compute-network"
+    )
+    if every is None or _says_why(every):
+        return
+    whole = every.only("edge", "estimate", "carried")
+
+    def network() -> None:
+        clicked = figure_of(whole).update_layout(clickmode="event+select", dragmode="pan")
+        chart("network", lambda: clicked, pick=_pick)
+
+    show("network", whole, "Who feeds whom: the largest edges, to first order", network)
+    own = EdgesParams.model_validate(asked | {"head": selection.cell})
+    head = fetch_when_asked(Edges, selection.run, own, "compute-edges", "edges-into")
+    if head is not None and not _says_why(head):
+        into = head.only("edge", "estimate", "whole", "nonlinear").select(receiver=0)
+        show("edges-into", into, f"What feeds {selection.cell}, exactly")
+        st.caption(
+            f"Rank correlation of exact edges with their estimates: {value_text(head, 'agreement')}"
+        )
+
+
+def _pick(names: list[str], many: bool) -> None:
+    """Select the head that was clicked; other parts are no heads. A callback."""
+    if layer_of(names[0]) >= 0:
+        select_head(names[0])
+
+
+def _says_why(result: Result) -> bool:
+    """Say why a result has no shares, if it has none; return whether that is so."""
+    if why := no_difference(result):
+        say(f"{why} Choose other pairs.")
+    return bool(why)
+
+
+def _draw_enough(selection: Selection, pairs: dict[str, Any]) -> None:
+    """Draw what is recovered with the first heads of a ranking, at a button."""
+    one, two = st.columns(2, vertical_alignment="bottom")
+    outside = one.selectbox("The other heads give", **fitted_index("outside", OUTSIDE))
+    hint = "such as L2H3, L0H1; drawn beside the ranking by what heads carry"
+    order = two.text_input("An order of your own", help=hint, **fitted_text("order", most=8000))
+    offer_first_heads(selection, "order")
+    asked = {"outside": OUTSIDE[outside], "order": order, "skip": selection.skip}
+    params = FaithfulnessParams.model_validate(pairs | asked)
+    found = fetch_when_asked(Faithfulness, selection.run, params, "compute-enough")
+    if found is None or _says_why(found):
+        return
+    used, left = (value_text(found, name) for name in ("pairs", "left_out"))
+    st.caption(f"{used} pairs; {left} left out, whose clean prompt does not prefer its answer.")
+    show("enough", found, "What the first heads recover")
+    halves = found.texts["ranking"]
+    listed = " · ".join(", ".join(map(str, half[:FIRST])) for half in halves)
+    st.caption(f"First heads of the ranking, by each half of the pairs: {listed}.")

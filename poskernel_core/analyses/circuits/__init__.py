@@ -1,0 +1,1 @@
+"""From heads to a circuit: who feeds whom, and how many heads are enough."""

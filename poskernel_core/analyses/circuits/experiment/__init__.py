@@ -1,0 +1,1 @@
+"""Run the pairs of a set with heads, or their inputs, exchanged."""

@@ -1,0 +1,205 @@
+"""Keep, or remove, the first heads of a ranking."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from poskernel_core.analyses.base import ExperimentContext
+from poskernel_core.analyses.circuits import formulas, spec
+from poskernel_core.analyses.circuits.experiment.both import (
+    answers_of,
+    batches,
+    margin,
+    rows_per_run,
+    run_both,
+)
+from poskernel_core.analyses.kernel_only.experiment import Outputs, check_heads, fixed_of
+from poskernel_core.analyses.kernel_only.formulas import KERNEL
+from poskernel_core.analyses.patching.pairs import TokenPair
+from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.heads import head_name, parse_cell
+from poskernel_core.common.result import Result
+from poskernel_core.forward.edits import Edit
+from poskernel_core.models.geometry import Geometry
+from poskernel_core.statistics.moments import Numbers, means_of
+
+REPLACED, KEPT, BY_KERNEL = range(3)
+"""The roles of a head in a run: its own output, another one, or its kernel for a pattern."""
+
+Ranking = list[tuple[int, int]]
+Means = Mapping[tuple[str, int], Mapping[int, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class Roles(Edit):
+    """Runs in which every head has a role ``[text, layer, head]``.
+
+    Those that are replaced put out ``outputs [text, head, pos, d]``, those that attend by their
+    kernels have the rows ``kernels [head, query, key]``; both by layer.
+    """
+
+    roles: Tensor
+    outputs: Mapping[int, Tensor]
+    kernels: Mapping[int, Tensor]
+
+    def pattern(self, layer: int, pattern: Tensor) -> Tensor:
+        by_kernel, length = self._are(BY_KERNEL, layer, pattern), pattern.shape[-1]
+        return torch.where(by_kernel, self.kernels[layer][:, :length, :length].to(pattern), pattern)
+
+    def heads(self, layer: int, z: Tensor) -> Tensor:
+        return torch.where(self._are(REPLACED, layer, z), self.outputs[layer].to(z), z)
+
+    def _are(self, role: int, layer: int, like: Tensor) -> Tensor:
+        return (self.roles[:, layer, :, None, None] == role).to(like.device)
+
+
+def faithfulness(subject: ExperimentContext, params: spec.FaithfulnessParams) -> Result:
+    """Keep the first heads of rankings, and remove them; see :class:`spec.Faithfulness`."""
+    geometry = subject.model.geometry
+    own = [parse_cell(part, geometry.n_layers, geometry.n_heads)
+           for part in params.order.replace(",", " ").split()]  # fmt: skip
+    check_heads(geometry, own)
+    set_of = run_both(subject, params)
+    longest, length = max(len(pair.clean) for pair in set_of.pairs), subject.windows.shape[1]
+    if longest > length:
+        raise BadRequest(
+            f"Expected prompts of {length} tokens or fewer, the windows that kernels are of, got "
+            f"{longest}: shorten them, or choose longer windows."
+        )
+    kernels = fixed_of(subject, subject.windows, params.skip).patterns
+    rows = {layer: patterns[KERNEL] for layer, patterns in kernels.items()}
+    curves = [spec.KEPT, *[spec.BY_KERNELS] * (params.outside != "kernel"), spec.REMOVED,
+              *[spec.OWN_ORDER] * bool(own)]  # fmt: skip
+    counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
+    half = set_of.group % 2
+    rankings = [_ranking(set_of.carried[half != side], geometry.with_heads) for side in (0, 1)]
+    metric = np.empty((len(half), len(curves) + spec.RANDOM_ORDERS, len(counts)))
+    means = _means(subject, set_of.pairs) if params.outside == "mean" else None
+    for side, ranking in enumerate(rankings):
+        roles = _roles(curves, ranking, own, counts, geometry)
+        if params.outside == "kernel":
+            roles[roles == REPLACED] = BY_KERNEL
+        # equal settings, such as all heads kept, run once
+        flat = roles.reshape(-1, geometry.n_layers * geometry.n_heads)
+        settings, place = np.unique(flat, axis=0, return_inverse=True)
+        settings = settings.reshape(-1, *roles.shape[2:])
+        chosen = np.flatnonzero(half == side)
+        pairs = [set_of.pairs[at] for at in chosen]
+        margins = _margins(subject, pairs, settings, rows, means, side)
+        metric[chosen] = margins[:, place.reshape(roles.shape[:2])]
+
+    def numbers(means: Numbers) -> Numbers:
+        none, every = means["metric"][0, 0], means["metric"][0, -1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = (means["metric"] - none) / (every - none)
+        few, random = np.split(share, [len(curves)])
+        recovered = np.append(few, random.mean(axis=0, keepdims=True), axis=0)
+        content = recovered[0] - recovered[1] if spec.BY_KERNELS in curves else np.nan * few[0]
+        return {
+            "recovered": recovered,
+            "content": content,
+            "difference": np.asarray(every - none),
+            "random_low": random.min(axis=0),
+            "random_high": random.max(axis=0),
+            "k80": np.array([formulas.enough(counts, row) for row in recovered]),
+        }
+
+    whole, *without = [
+        numbers(each) for each in means_of({"metric": metric}, set_of.group.tolist())
+    ]
+    replicates = np.array([each["k80"] for each in without])
+    others = set_of.sizes | {
+        "k80_low": replicates.min(axis=0),
+        "k80_high": replicates.max(axis=0),
+    }
+    names = [[head_name(*cell) for cell in ranking] for ranking in rankings]
+    return spec.Faithfulness.estimated(
+        subject, params, [whole, *without], others, coordinates={"first": counts},
+        texts={"curve": [*curves, spec.RANDOM_ORDER], "ranking": names},
+        provenance={"errors": spec.Faithfulness.error_counts},
+    )  # fmt: skip
+
+
+def _ranking(carried: np.ndarray, layers: Sequence[int]) -> Ranking:
+    """Return all heads, those first that carry most, up or down, of ``[pair, layer, head]``."""
+    size = np.abs(carried.sum(axis=0))
+    cells = [(layer, head) for layer in layers for head in range(size.shape[1])]
+    return sorted(cells, key=lambda cell: -size[cell])
+
+
+def _roles(
+    curves: Sequence[str], ranking: Ranking, own: Ranking, counts: np.ndarray, geometry: Geometry
+) -> np.ndarray:
+    """Return the roles of heads, ``[curve, first, layer, head]``; random orders come last."""
+    random, mine = np.random.default_rng(0), [*dict.fromkeys([*own, *ranking])]
+    orders = [mine if curve == spec.OWN_ORDER else ranking for curve in curves]
+    for _ in range(spec.RANDOM_ORDERS):
+        orders.append([*map(tuple, random.permutation(sorted(ranking)).tolist())])
+    roles = np.full((len(orders), len(counts), geometry.n_layers, geometry.n_heads), REPLACED)
+    role = {spec.BY_KERNELS: BY_KERNEL, spec.REMOVED: REPLACED}
+    for curve, order in enumerate(orders):
+        name = curves[curve] if curve < len(curves) else spec.RANDOM_ORDER
+        if name == spec.REMOVED:
+            roles[curve] = KEPT
+        for place, count in enumerate(counts):
+            for cell in order[:count]:
+                roles[curve, place][cell] = role.get(name, KEPT)
+    return roles
+
+
+def _outputs(subject: ExperimentContext, tokens: Tensor) -> dict[int, Tensor]:
+    """Return the heads' outputs on prompts, ``[pair, head, pos, d]`` by layer."""
+    edit = Outputs()
+    subject.model.run(tokens, edit, until=-1)
+    return edit.outputs
+
+
+def _means(subject: ExperimentContext, pairs: Sequence[TokenPair]) -> Means:
+    """Return the mean outputs ``[head, pos, d]`` by layer over the changed prompts of each kind."""
+    sums: dict[tuple[str, int], dict[int, Tensor]] = defaultdict(dict)
+    count = Counter((pair.template, len(pair.changed)) for pair in pairs)
+    for places, _, changed in batches(subject, pairs):
+        for layer, z in _outputs(subject, changed).items():
+            for place, own in zip(places, z, strict=True):
+                kind = pairs[place].template, changed.shape[1]
+                sums[kind][layer] = sums[kind].get(layer, 0) + own / count[kind]
+    return sums
+
+
+def _margins(
+    subject: ExperimentContext,
+    pairs: Sequence[TokenPair],
+    settings: np.ndarray,
+    kernels: Mapping[int, Tensor],
+    means: Means | None,
+    side: int,
+) -> np.ndarray:
+    """Return the metric of clean prompts with heads in their roles, ``[pair, setting]``.
+
+    ``settings`` are ``[setting, layer, head]``; ``means`` take the place of the outputs on the
+    pair's own changed prompt.
+    """
+    margins, done = np.empty((len(pairs), len(settings))), 0
+    roles = torch.from_numpy(settings)
+    for places, clean, changed in batches(subject, pairs):
+        outputs = _outputs(subject, changed)
+        if means is not None:
+            kinds = [(pairs[place].template, changed.shape[1]) for place in places]
+            outputs = {
+                layer: torch.stack([means[kind][layer] for kind in kinds]) for layer in outputs
+            }
+        answers = answers_of(pairs, places)
+        every = np.indices((len(places), len(settings))).reshape(2, -1)
+        size = rows_per_run(subject, clean.shape[1])
+        for first in range(0, every.shape[1], size):
+            subject.progress(side * margins.size + done * len(settings) + first, 2 * margins.size)
+            pair, setting = every[:, first : first + size]
+            edit = Roles(roles[setting], {at: z[pair] for at, z in outputs.items()}, kernels)
+            logits = subject.model.run(clean[pair], edit, keep=1)
+            margins[places[pair], setting] = margin(logits, answers[pair]).double().cpu().numpy()
+        done += len(places)
+    return margins

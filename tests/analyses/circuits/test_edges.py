@@ -1,0 +1,168 @@
+"""Edges between heads: by plain transformers and hooks, and where they are known."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from transformers import GPT2LMHeadModel
+
+import poskernel_core as pk
+from poskernel_core.analyses.circuits.spec import EMBEDDINGS, INPUTS, Edges
+from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.common.heads import parse_cell
+from poskernel_core.forward.components import read_parts
+from poskernel_core.forward.observers import Observer
+from tests.support import oracles
+from tests.support.builders import induction, random_ids
+from tests.support.builders.families import EVERY_MODEL, REPRESENTATIVES
+from tests.support.builders.made import gpt2_config, randomise, save
+from tests.support.circuits import Fed, induction_rows, random_rows, subject_of, table
+from tests.support.passes import loaded
+from tests.support.raw import of_all_texts
+from tests.support.refusals import refused
+
+WINDOW = np.zeros((1, 5), dtype=np.int64)
+
+
+def quiet(done, total):
+    """Nobody watches."""
+
+
+def perform(path, rows, batch=None, **params):
+    subject = subject_of(loaded(path), WINDOW, batch=batch)
+    return Edges().perform(subject, {}, Edges.params(pairs=table(rows), **params), quiet)
+
+
+WAYS = {"gpt2": "clean-into-changed", "llama": "changed-into-clean"}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_against_plain_transformers(model_dirs, name):
+    """Edges, all senders together, estimates and errors; Llama's heads share keys and values."""
+    path, way = model_dirs[name], WAYS[name]
+    rows, plain = random_rows(path, count=7), Fed(path)
+    found = of_all_texts(perform(path, rows, head="L2H1", direction=way, batch=5))
+    guessed = of_all_texts(perform(path, rows, receivers=64, direction=way))
+    senders, into = found.words("sender"), (2, 1)
+    assert senders[0] == EMBEDDINGS
+    assert senders[-1] == "MLP 1"
+    assert len(senders) == 1 + 2 * (plain.count + 1)
+
+    pairs = [(row[:2] if way.startswith("changed") else row[1::-1], row[2:4]) for row in rows]
+    apart = np.array(
+        [plain.margin(both[1], ids) - plain.margin(both[0], ids) for both, ids in pairs]
+    )
+    group = np.arange(7)
+    for side, sender in [(0, EMBEDDINGS), (1, EMBEDDINGS), (2, EMBEDDINGS), (0, "L0H1"),
+                         (1, "L0H1"), (2, "L0H1"), (1, "L1H3"), (2, "L1H0"), (0, "MLP 0"),
+                         (2, "MLP 1")]:  # fmt: skip
+        moved = np.array([plain.edge(*both, ids, into, side, sender) for both, ids in pairs])
+        at = 0, side, senders.index(sender)
+        assert moved.sum() / apart.sum() == pytest.approx(found.values["edge"][at], abs=1e-4)
+        error = oracles.jackknife(
+            7, lambda kept, moved=moved: moved[kept].sum() / apart[kept].sum()
+        )
+        assert error == pytest.approx(found.errors["edge"][at], abs=1e-4)
+        slope = np.array([plain.slope(*both, ids, into, side, sender) for both, ids in pairs])
+        expected = slope.sum() / apart.sum()
+        assert expected == pytest.approx(found.values["estimate"][at], abs=2e-4)
+        place = guessed.words("receiver").index("L2H1")
+        assert expected == pytest.approx(guessed.values["estimate"][place, *at[1:]], abs=2e-4)
+    for side in range(3):
+        moved = sum(plain.edge(*both, ids, into, side, None) for both, ids in pairs)
+        whole = found.values["whole"][0, side]
+        assert moved / apart.sum() == pytest.approx(whole, abs=1e-4)
+        rest = whole - found.values["edge"][0, side].sum()
+        assert rest == pytest.approx(found.values["nonlinear"][0, side], abs=1e-9)
+    assert group.size == found.values["pairs"]
+    pairs = found.values["estimate"].ravel(), found.values["edge"].ravel()
+    assert spearmanr(*pairs).statistic == pytest.approx(float(found.values["agreement"]))
+
+
+def test_only_earlier_parts_feed_a_head(model_dirs):
+    """Edges from a receiver's own layer, or later ones, do not exist."""
+    path = model_dirs["gpt2"]
+    found = perform(path, random_rows(path, count=7), receivers=64)
+    assert 15 == len(found.words("receiver"))
+    assert np.isnan(found.values["edge"]).all()
+    for row, name in enumerate(found.words("receiver")):
+        layer = parse_cell(name, 3, 5)[0]
+        known = np.isfinite(found.values["estimate"][row])
+        assert (known.sum(axis=1) == 1 + 6 * layer).all()
+        assert known[:, : 1 + 6 * layer].all()
+
+
+def test_an_induction_circuit(tmp_path):
+    """The previous-token head feeds the induction head by its key, and nothing else does."""
+    path = induction(tmp_path / "induction", height=12.0, gain=4.0)
+    for way in WAYS.values():
+        found = perform(path, induction_rows(), head="L1H0", direction=way)
+        edge = found.values["edge"][0].copy()
+        at = INPUTS.index("key"), found.words("sender").index("L0H0")
+        assert 1 == pytest.approx(edge[at], abs=1e-3)
+        edge[at] = 0
+        np.testing.assert_allclose(edge, 0, atol=1e-4)
+        np.testing.assert_allclose(found.values["whole"][0], [0, 1, 0], atol=1e-3)
+
+
+def test_edges_add_up_in_a_linear_model(tmp_path):
+    """Norms with a fixed scale, heads that look at all alike, MLPs without a bend: no rest."""
+    size = 1e5
+    config = gpt2_config(17, layer_norm_epsilon=size**2, activation_function="linear")
+    model = GPT2LMHeadModel(config)
+    randomise(model, 7)
+    with torch.no_grad():
+        for block in model.transformer.h:
+            block.attn.c_attn.weight[:, :70] = 0
+        for name, parameter in model.named_parameters():
+            if ".ln_" in name and name.endswith("weight"):
+                parameter *= size
+    path = save(model, tmp_path / "linear", 17)
+    found = perform(path, random_rows(path, count=7), head="L2H3")
+    whole, edge = found.values["whole"][0], found.values["edge"][0]
+    assert abs(whole[2]) > 0.01
+    assert (np.abs(edge[2]) > 1e-3).sum() > 5
+    np.testing.assert_allclose(edge.sum(axis=1), whole, atol=1e-5)
+    np.testing.assert_allclose(found.values["estimate"][0], edge, atol=1e-5)
+    np.testing.assert_allclose(whole[:2], 0, atol=1e-6)
+
+
+class Streams(Observer):
+    def residual(self, layer, x, batch):
+        self.stream = x.clone()
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_senders_add_up_to_the_stream(tmp_path, name):
+    """With norms behind blocks, multipliers, and heads and MLP side by side too."""
+    if name == "deepseek2":
+        with refused("compressed keys", UnsupportedModel):
+            read_parts(loaded(EVERY_MODEL[name].build(tmp_path / name)), random_ids(2, 11), 1)
+        return
+    model, last = loaded(EVERY_MODEL[name].build(tmp_path / name)), EVERY_MODEL[name].layers - 1
+    last = max(layer for layer in model.geometry.with_heads if layer <= last)
+    tokens, seen = random_ids(2, 11), Streams()
+    parts = [part for parts in read_parts(model, tokens, last) for part in parts]
+    total = sum(part.written().sum(dim=0) for part in parts)
+    model.run(tokens, observers=[seen], until=last)
+    apart = seen.stream[0] - seen.stream[1]
+    np.testing.assert_allclose(total[0] - total[1], apart, atol=1e-5 * float(apart.abs().max()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "head"), [("demo-gpt2", "L3H7"), ("demo-rotary", "L3H0")])
+def test_estimates_rank_as_exact_edges_do(engine, name, head):
+    """On random tokens twice, those of 0.005 or more; where attention bends more, they need not."""
+    params = {"maker": "copying", "count": 20, "head": head}
+    found = pk.show("edges", name, context=64, engine=engine, params=params).values
+    edge, estimate = (found[each].ravel() for each in ("edge", "estimate"))
+    large = np.abs(edge) >= 0.005
+    assert large.sum() >= 3
+    assert spearmanr(edge[large], estimate[large]).statistic >= 0.9
+    assert np.corrcoef(edge[np.isfinite(edge)], estimate[np.isfinite(edge)])[0, 1] >= 0.9
+
+
+def test_bad_input(model_dirs):
+    path = model_dirs["gpt2"]
+    with refused("L7H1"):
+        perform(path, random_rows(path, count=4), head="L7H1")

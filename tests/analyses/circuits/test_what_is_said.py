@@ -1,0 +1,90 @@
+"""What is said of circuits: numbers, as far as their intervals allow."""
+
+import numpy as np
+import plotly.graph_objects as go
+
+from poskernel_core.analyses.circuits.spec import INPUTS, KEPT
+from poskernel_core.analyses.circuits.views import no_difference
+from poskernel_core.analyses.views import figure_of, figures_of, finding_of
+from tests.support.made_findings import check, made
+
+EDGES = {
+    "edge": np.array([[[0.1, 0.0], [0.0, 0.6], [-0.2, 0.0]]]),
+    "estimate": np.array([[[0.1, 0.0], [0.0, 0.3], [-0.2, 0.0]]]),
+    "whole": np.array([[0.1, 0.7, -0.2]]),
+    "nonlinear": np.array([[0.0, 0.1, 0.0]]),
+    "carried": np.array([[0.2, 0.5], [0.6, np.nan]]),
+}
+TEXTS = {"receiver": ["L1H0"], "input": [*INPUTS], "sender": ["embeddings", "L0H1"]}
+
+
+def edges(error=0.01, **changes):
+    values = EDGES | changes
+    errors = {name: np.full(value.shape, error) for name, value in values.items()}
+    return made("edges", values, errors, texts=TEXTS)
+
+
+def curves(recovered, k80=(2, 2, 3), error=0.01, difference=3.0):
+    values = {
+        "recovered": [recovered, [0, 0.1, 0.3, 0.4]], "content": [0, 0.2, 0.5, 0.6],
+        "k80": [k80[0], np.nan], "k80_low": [k80[1], np.nan], "k80_high": [k80[2], np.nan],
+        "difference": difference,
+    }  # fmt: skip
+    values = {name: np.array(value, float) for name, value in values.items()}
+    errors = {name: np.full(values[name].shape, error)
+              for name in ("recovered", "content", "difference")}  # fmt: skip
+    return made("faithfulness", values, errors, texts={"curve": [KEPT, "random"]},
+                coordinates={"first": np.array([0, 1, 2, 7])})  # fmt: skip
+
+
+def test_the_largest_edge_is_named():
+    """The whole answer, and the part about its one receiver, say the same."""
+    words = "The largest edge leads from L0H1 to the key of L1H0: 0.60 of the difference"
+    check(finding_of(edges()), words)
+    check(finding_of(edges().select(receiver=0)), words)
+    near = EDGES["edge"].copy()
+    near[0, 0, 0] = 0.55
+    check(finding_of(edges(0.1, edge=near)), "not to be told from 1 other")
+    assert "" == finding_of(edges(9.0))
+
+
+def test_estimates_are_said_to_be_some():
+    unknown = {name: np.nan * EDGES[name] for name in ("edge", "whole", "nonlinear")}
+    check(finding_of(edges(**unknown)), "To first order, the largest edge leads from L0H1")
+
+
+def test_how_many_heads_are_enough():
+    found = finding_of(curves([0, 0.4, 0.85, 1]))
+    check(found, "2 of 7 heads recover 0.8 of the behaviour (2 to 3 without one group of pairs)")
+    check(found, "0.50 of it is lost if they attend by their kernels alone")
+    assert "without" not in finding_of(curves([0, 0.4, 0.85, 1], (2, 2, 2)))
+    assert "" == finding_of(curves([0, 0.4, 0.85, 1], error=9.0))
+    assert "" == finding_of(curves([0, 0.4, 0.85, 1], (np.nan, 2, 3)))
+
+
+def test_a_difference_that_is_not_clear():
+    assert "" == no_difference(curves([0, 0.4, 0.85, 1]))
+    check(no_difference(curves([0, 0.4, 0.85, 1], difference=0.49)), "The metric differs by 0.49")
+    assert "" == no_difference(curves([0, 0.4, 0.85, 1], error=np.nan))
+
+
+def test_pictures():
+    """Lines lead from sender to receiver, the widest for the largest edge; no line for a zero."""
+    figure = figure_of(edges())
+    lines = [trace for trace in figure.data if trace.mode == "lines" and trace.x[0] is not None]
+    assert ["value", "query", "key"] != [trace.name for trace in lines]
+    assert {"query", "key", "value"} == {trace.name for trace in lines}
+    widest = max(lines, key=lambda trace: trace.line.width)
+    assert ("key", (0, 1), (1, 0)) == (
+        widest.name, (widest.x[0], widest.y[0]), (widest.x[-1], widest.y[-1]),
+    )  # fmt: skip
+    assert {"value"} == {trace.name for trace in lines if trace.line.dash == "dot"}
+    clicked = {name for trace in figure.data if trace.customdata is not None
+               for name in trace.customdata}  # fmt: skip
+    assert {"L0H0", "L0H1", "L1H0", "embeddings"} == clicked
+    bars = figures_of(edges().select(receiver=0))
+    assert [*INPUTS] == [*bars]
+    (drawn,) = bars["key"]().data
+    assert isinstance(drawn, go.Bar)
+    assert ("L0H1", "embeddings", "all together", "not linear") == drawn.y
+    np.testing.assert_allclose(drawn.x, [0.6, 0, 0.7, 0.1])
