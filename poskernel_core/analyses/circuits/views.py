@@ -13,13 +13,13 @@ from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
-from poskernel_core.plotting.conditions import mean_bars, measured
+from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import add_band, look
 from poskernel_core.plotting.layout import MUTED, legend_under_title, style
 from poskernel_core.plotting.palette import BLUE, fade
 
 MOST = 10
-"""Edges into one input that are drawn."""
+"""Senders that have a bar of their own."""
 LINES = 40
 """Edges that are drawn as lines."""
 
@@ -96,18 +96,26 @@ def _largest(result: Result) -> str:
 
 
 def _bars(result: Result) -> go.Figure:
-    """Draw the largest edges into one input, all senders together, and what is not linear."""
-    name = values_of(result)
-    value, error = result.values[name], result.errors[name]
-    order = np.argsort(-np.abs(np.nan_to_num(value)), kind="stable")[:MOST]
-    names = [names_along(result, "sender")[place] for place in order]
+    """Draw the largest edges into the inputs of one head, all senders together, and the rest."""
+    name, senders = values_of(result), names_along(result, "sender")
+    size = np.abs(np.nan_to_num(result.values[name])).max(axis=0)
+    order = np.argsort(-size, kind="stable")[:MOST]
     both = {"all together": "whole", "not linear": "nonlinear"} if name == "edge" else {}
-    return mean_bars(
-        [*names, *both],
-        np.array([*value[order], *(result.values[each] for each in both.values())], float),
-        np.array([*error[order], *(result.errors[each] for each in both.values())], float),
-        title="", x_title=f"{SHARE} ± 1 s.e.",
-    )  # fmt: skip
+    figure = go.Figure()
+    for place, side in enumerate(names_along(result, "input")):
+        numbers, errors = (
+            [*part[name][place, order], *(part[each][place] for each in both.values())]
+            for part in (result.values, result.errors)
+        )
+        figure.add_bar(
+            x=numbers, y=[*(senders[at] for at in order), *both], orientation="h",
+            name=f"into its {side}", marker_color=fade(look(place).colour, 0.7),
+            error_x={"array": errors, "thickness": 1.5, "width": 3, "color": MUTED},
+            hovertemplate="<b>%{y}</b>: %{x:.3g} ± %{error_x.array:.2g}<extra></extra>",
+        )  # fmt: skip
+    style(figure, x_title=f"{SHARE} ± 1 s.e.", y_title="", height=520)
+    figure.update_yaxes(autorange="reversed", showgrid=False)
+    return legend_under_title(figure)
 
 
 def _place(name: str, heads: int) -> tuple[float, float]:
@@ -181,14 +189,13 @@ VIEWS: Views = {
         View(
             "edge estimate [input sender], whole nonlinear [input]",
             _bars,
+            "what feeds {receiver}",
             says=_largest,
             reading="What comes into the head's queries, keys and values from each earlier part "
             "of the model alone, the largest first. Below: all parts together, and what the sum "
             "of edges lacks to that.",
             explains="agreement difference",
-            each="input",
         ),
-        View("edge estimate [sender], whole nonlinear []", _bars, "{receiver}: into its {input}"),
     ),
     "faithfulness": (
         View(

@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 
 from poskernel_core.analyses.circuits.spec import INPUTS, KEPT
 from poskernel_core.analyses.circuits.views import no_difference
-from poskernel_core.analyses.views import figure_of, figures_of, finding_of
+from poskernel_core.analyses.views import figure_of, finding_of
 from tests.support.made_findings import check, made
 
 EDGES = {
@@ -82,9 +82,9 @@ def test_pictures():
     clicked = {name for trace in figure.data if trace.customdata is not None
                for name in trace.customdata}  # fmt: skip
     assert {"L0H0", "L0H1", "L1H0", "embeddings"} == clicked
-    bars = figures_of(edges().select(receiver=0))
-    assert [*INPUTS] == [*bars]
-    (drawn,) = bars["key"]().data
-    assert isinstance(drawn, go.Bar)
-    assert ("L0H1", "embeddings", "all together", "not linear") == drawn.y
-    np.testing.assert_allclose(drawn.x, [0.6, 0, 0.7, 0.1])
+    bars = figure_of(edges().select(receiver=0))
+    assert ["into its query", "into its key", "into its value"] == [each.name for each in bars.data]
+    key = bars.data[1]
+    assert ("L0H1", "embeddings", "all together", "not linear") == key.y
+    np.testing.assert_allclose(key.x, [0.6, 0, 0.7, 0.1])
+    assert isinstance(key, go.Bar)
