@@ -38,6 +38,7 @@ span     positions of all pairs of a set, or spans that all of them name
 curve    what is done with the first heads of a ranking
 first    numbers of heads of a ranking, from its first
 half, place halves of a set of pairs, and ranks of heads
+receiver, input, sender heads that edges lead into, their inputs, and where edges begin
 ======== =====================================================================
 
 Analyses and statistics use NumPy arrays; torch tensors stay inside a pass.

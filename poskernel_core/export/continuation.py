@@ -56,8 +56,6 @@ def continuation(result: Result, head: str = "", query: int | None = None) -> st
     run = _first(result.provenance)
     if not {"model", "architecture", "corpus"} <= run.keys():
         return ""
-    if run.get("corpus_fingerprint") == RANDOM:  # under another name where prompts were run
-        run |= {"corpus": RANDOM, "windows_asked": run.get("windows", 1)}
     question, at = ANALYSES.get(result.analysis), _place(result, run, head, query)
     kind = question.continued if question else ""
     if str(run.get("architecture")) == "falcon":  # eager attention adds its ALiBi twice

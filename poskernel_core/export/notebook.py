@@ -185,8 +185,7 @@ def page_address(result: Result, base: str) -> str:
         asked["item"] = params.get("text_item") or ("my own text" if params.get("text") else None)
     if params.get("source") in (None, "token"):
         asked["token"] = params.get("token")
-    made = run.get("corpus_fingerprint") == RANDOM  # prompts may give it another name
-    if made or run.get("corpus") in (TYPED, RANDOM, REPEATED):  # no choice of pages
+    if run.get("corpus") in (TYPED, RANDOM, REPEATED):  # no choice of pages
         asked |= dict.fromkeys(("corpus", "context", "windows"))
     told = {name: value for name, value in asked.items() if value not in (None, "")}
     for name in ("text", "pairs"):

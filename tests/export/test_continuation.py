@@ -178,12 +178,3 @@ def test_a_real_model(engine, near_workers, capsys, monkeypatch):
         code = continuation(found, head="L16H0", query=20)
         assert f"pk.to_bridge('{real}')" in code
         check(run(code, capsys))
-
-
-def test_of_a_set_of_pairs_random_tokens_are_read():
-    """Its maker is no corpus; as many windows as pairs."""
-    run = {"model": "demo-gpt2", "architecture": "gpt2", "corpus": "maker: order", "context": 13,
-           "corpus_fingerprint": "random", "windows": 11, "windows_asked": 2}  # fmt: skip
-    code = continuation(replace(answer("edges", maker="order"), provenance=run), "L1H2")
-    ast.parse(code)
-    assert "corpus='random', context=13, windows=11" in code

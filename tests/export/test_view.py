@@ -157,7 +157,7 @@ def test_a_link_chooses_the_same_maker(shipped, shipped_only):
 def test_a_link_to_a_circuit_names_its_maker(analysis):
     """And no corpus, where the answer is of prompts alone."""
     result = made_results.answer(analysis, maker="order", count=11)
-    run = result.provenance | {"corpus": "maker: order", "corpus_fingerprint": "random"}
+    run = result.provenance | {"corpus": "random", "windows": 11}
     link = parse_qs(urlsplit(page_address(replace(result, provenance=run), HOME)).query)
     told = [link[name] for name in ("mode", "maker", "count")]
     assert [["From heads to a circuit"], ["order"], ["11"]] == told

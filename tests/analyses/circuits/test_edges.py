@@ -1,5 +1,7 @@
 """Edges between heads: by plain transformers and hooks, and where they are known."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,10 @@ from scipy.stats import spearmanr
 from transformers import GPT2LMHeadModel
 
 import poskernel_core as pk
-from poskernel_core.analyses.circuits.spec import EMBEDDINGS, INPUTS, Edges
+from poskernel_core.analyses.circuits.spec import EMBEDDINGS, INPUTS, Edges, Faithfulness
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.common.heads import parse_cell
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.forward.components import read_parts
 from poskernel_core.forward.observers import Observer
 from tests.support import oracles
@@ -166,3 +169,26 @@ def test_bad_input(model_dirs):
     path = model_dirs["gpt2"]
     with refused("L7H1"):
         perform(path, random_rows(path, count=4), head="L7H1")
+
+
+@pytest.mark.parametrize("question", [Edges, Faithfulness])
+def test_what_would_fit_is_said(question):
+    """The size grows with pairs; what it says would fit is about as large as what is allowed."""
+    run = describe_run("demo-gpt2", context=64)
+    many = question.params(maker="copying", count=1000)
+    asked = question()
+    allowed = asked.tokens(run, many) // 4
+    of, way = asked.smaller(run, many, allowed)
+    fit = int(re.search(r"up to ([\d,]+) of 1,000 pairs", way)[1].replace(",", ""))
+    assert asked.tokens(run, many.model_copy(update={"count": fit})) == pytest.approx(
+        allowed, rel=0.1
+    )
+    assert of == "pairs times runs times length"
+
+
+def test_what_a_set_does_not_use_is_not_in_its_key():
+    run = describe_run("demo-gpt2", context=64)
+    made = Edges.params(maker="copying", skip_bad=True)
+    assert Edges.params(maker="copying") == Edges().completed(run, made)
+    rows = table(induction_rows(3))
+    assert Edges.params(pairs=rows) == Edges().completed(run, Edges.params(pairs=rows, count=77))

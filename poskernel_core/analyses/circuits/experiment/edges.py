@@ -134,7 +134,6 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
         texts={"receiver": [head_name(*cell) for cell in receivers], "input": [*SIDES],
                "sender": names},
         provenance={  # in place of windows of text
-            "corpus": f"maker: {params.maker}" if params.maker else "pairs of prompts",
             "windows": len(both.pairs),
             "context": max(len(pair.clean) for pair in both.pairs),
             "errors": spec.Edges.error_counts,
