@@ -29,6 +29,7 @@ from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
+from poskernel_core.export.notebook import MODES as OF_PAIRS
 from poskernel_core.plotting.shades import diverging
 
 
@@ -75,7 +76,7 @@ PLACE = Place(
 )
 
 SHOWN_WHOLE = 64
-MODES = ("One prompt, one change", "Between two prompts", "From heads to a circuit")
+MODES = ("One prompt, one change", *OF_PAIRS)
 
 
 def draw_numbers(found: Result) -> None:
