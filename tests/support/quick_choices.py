@@ -2,14 +2,16 @@
 
 ``python -m tests.support.quick_choices URL SEQUENCES SEED [TABS] [--passes]`` opens pages of a
 server and makes in each sequence some choices with pauses of 0 to 0.4 s: heads and positions in the
-sidebar, models, and whatever the page itself has to choose from. Once the page is still, every
-choice must be shown and be in the address. A third of the sequences makes one choice and goes
-Back: all is as before. Another third loads the address again: all is as it was. ``--passes`` has
-a third of them made while a pass is in progress. What was lost is printed, with its sequence.
+sidebar, models, and whatever the page itself has to choose from. Once the page is still, and the
+server has heard all, every choice must be shown and be in the address. A third of the sequences
+makes one choice and goes Back: all is as before. Another third loads the address again: all is as
+it was. ``--passes`` has a third of them made while a pass is in progress. What was lost is printed,
+with its sequence.
 """
 
 import asyncio
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -17,8 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from playwright.async_api import Error, Locator, Page, async_playwright
+from playwright.async_api import Error, Locator, Page, WebSocketRoute, async_playwright
 from playwright.async_api import TimeoutError as TooSlow
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from pages import FIRST, NAMES
 from tests.support.browser import find_browser
@@ -69,7 +73,7 @@ STATE = r"""() => {
 }"""
 BUSY = """() => [document.title, location.href,
   document.querySelector(".st-key-heads-above summary")?.textContent,
-  document.querySelector("[data-testid=stApp]")?.dataset.testScriptState].join("|")"""
+  "behind" in document.documentElement.dataset].join("|")"""
 OFFERED = """() => [...document.querySelectorAll(
     "[data-testid=stMain] :is([data-testid=stSlider], [data-testid=stNumberInput], "
     + "[data-testid=stCheckbox], [data-testid=stButtonGroup])")]
@@ -78,11 +82,75 @@ OFFERED = """() => [...document.querySelectorAll(
     node.closest("[class*=st-key-]")?.className ?? "")?.[1]).filter(Boolean)"""
 
 
+STREAM = re.compile(r"/_stcore/stream")
+HEARTBEAT = BackMsg(app_heartbeat=True).SerializeToString()
+LARGE = 100_000  # bytes of a message that is none of those that are read here
+
+
+@dataclass
+class Line:
+    """What a page and its server say to each other.
+
+    A busy server takes long before it hears of a choice, and begins to run. So it is asked: it
+    answers a heartbeat after it has heard all that was said before.
+    """
+
+    server: WebSocketRoute | None = None
+    said: int = 0
+    """Words of the page's that ask for a run, but for those of a clock that follows a pass."""
+    heard: int = 0
+    """So many of these has the server heard."""
+    asked: tuple[float, int] | None = None
+    """When a heartbeat was sent last, and what had been said before the first without an answer."""
+    running: bool = True
+    ended: float = 0.0
+    """When it had run the whole page last."""
+
+    def connect(self, browser: WebSocketRoute) -> None:
+        """Pass on what is said, from a new connection on."""
+        server = self.server = browser.connect_to_server()
+        self.said, self.heard, self.asked, self.running = 0, 0, None, True
+
+        def up(message: str | bytes) -> None:
+            server.send(message)
+            if isinstance(message, bytes):
+                word = BackMsg.FromString(message)
+                asks = word.WhichOneof("type") == "rerun_script"
+                self.said += asks and not word.rerun_script.is_auto_rerun
+
+        def down(message: str | bytes) -> None:
+            if isinstance(message, bytes) and len(message) < LARGE:
+                word = ForwardMsg.FromString(message)
+                kind = word.WhichOneof("type")
+                if kind == "heartbeat_ack" and self.asked:
+                    self.heard, self.asked = self.asked[1], None
+                    return
+                if kind == "new_session":
+                    self.running = True
+                elif kind == "script_finished":
+                    self.running = False
+                    if word.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
+                        self.ended = time.monotonic()
+            browser.send(message)
+
+        browser.on_message(up)
+        server.on_message(down)
+
+    def done(self) -> bool:
+        """Tell whether the server has heard all, and has been at rest for a while; else ask."""
+        now = time.monotonic()
+        if self.server and self.heard < self.said and (not self.asked or now > self.asked[0] + 1):
+            self.asked = now, self.asked[1] if self.asked else self.said
+            self.server.send(HEARTBEAT)  # an answer is dropped where a run begins
+        return self.heard == self.said and not self.running and now > self.ended + QUIET
+
+
 @dataclass
 class Tab:
     """A tab and what its reader has chosen since it was still."""
 
     page: Page
+    line: Line
     url: str
     chance: random.Random
     expected: dict[str, str] = field(default_factory=dict)
@@ -97,12 +165,14 @@ class Tab:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until neither title, address nor the run of the script have changed for a while."""
+        """Wait until the server is done, and nothing has changed for a while."""
         end, since, last = time.monotonic() + PATIENCE, time.monotonic(), ""
-        while time.monotonic() < min(end, since + QUIET):
+        while not self.line.done() or time.monotonic() < since + QUIET:
             now = await self.page.evaluate(BUSY)
-            if now != last or now.endswith("|running"):
+            if now != last or now.endswith("|true"):
                 since, last = time.monotonic(), now
+            if time.monotonic() > end:
+                raise TooSlow(f"not still after {PATIENCE:g} s: {now}, {self.line}")
             await asyncio.sleep(0.1)
 
     async def state(self) -> dict[str, Any]:
@@ -283,10 +353,11 @@ async def run(url: str, count: int, seed: int, tabs: int = 4, passes: bool = Fal
         opened = []
         for _ in range(tabs):
             context = await browser.new_context(viewport={"width": 1400, "height": 950})
-            page = await context.new_page()
+            page, line = await context.new_page(), Line()
+            await page.route_web_socket(STREAM, line.connect)
             page.set_default_timeout(PATIENCE * 1000)
             page.on("pageerror", lambda error: report.append(f"in the page: {error}"))
-            opened.append(Tab(page, url, random.Random(seed)))
+            opened.append(Tab(page, line, url, random.Random(seed)))
         await asyncio.gather(*(work(each, groups, seed, passes, report) for each in opened))
         await browser.close()
     return report
