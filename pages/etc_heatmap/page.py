@@ -72,12 +72,14 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
         found = results.fetch(HowManyTexts, selection.run, asked)
         if found is None:
             return
-        curve, heads = CARDS
-        show(curve, selection.of(found))
-        show(heads, found)
+        curve, groups, heads = CARDS
+        head = selection.of(found)
+        show(curve, head.only("error", "enough", "law", "wanted"))
+        show(groups, head.only("influence"))
+        show(heads, found.only("error", "enough", "wanted"))
 
 
-CARDS: Final = ("texts-curve", "texts-map")
+CARDS: Final = ("texts-curve", "texts-groups", "texts-map")
 
 
 def draw_stories(selection: Selection) -> None:

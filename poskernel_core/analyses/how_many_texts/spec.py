@@ -36,7 +36,9 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
 
     Formula: $s(N) = c / \sqrt{N}$ for the jackknife error $s$ of a number from $N$ windows, with
     $c^2 = \sum_m \nu_m s_m^2 N_m / \sum_m \nu_m$ over the errors $s_m$ of $m$ groups of texts alone
-    ($N_m$ windows, $\nu_m$ degrees of freedom); $N = (c / \text{wanted})^2$ windows are enough.
+    ($N_m$ windows, $\nu_m$ degrees of freedom); $N = (c / \text{wanted})^2$ windows are enough. The
+    influence of group $g$ is $d_g^2 / \sum d^2$, with $d_g$ the pseudo-value of the group less the
+    mean of all, on the scale on which the measure is corrected.
 
     Choices: errors are computed from two, half and all of the run's groups; those of disjoint sets
     of groups are averaged (root mean square). The default wanted error is a twentieth of the value
@@ -45,7 +47,10 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     Limits: the law holds where errors are small; with few windows a bias is left in ETC and
     distances, which shrinks faster than the error with more texts. A number of windows beyond ten
     times those read is a guess, and each number is itself uncertain by a third. Measures for
-    which the model runs again have other errors, and are left out.
+    which the model runs again have other errors, and are left out. A large influence says which
+    texts decide a number, not that its interval is wrong: intervals miss where a rare text is
+    absent, and then the influence is small. Of ten groups of normal numbers the largest is 0.36 at
+    the median, above 0.58 in 5 of 100.
 
     Source: ours; the jackknife as in "The jackknife: a review" (Miller, 1974).
     """
@@ -58,6 +63,8 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         value law wanted [layer head], {OF_MEASURE}: the measure; $c$, the error of one window by
             the law; and the error that is wanted
         enough [layer head], windows: how many windows have the wanted error
+        influence [left_out layer head], share of variance: how much of the squared error each group
+            of texts makes
     """)
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
@@ -139,10 +146,14 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         progress(total, total)
         usual = OF_VALUE * np.abs(value) if declared.scale == "log" else np.full_like(law, OF_SHARE)
         wanted = usual if params.wanted is None else np.full_like(law, params.wanted)
+        kind = next(v.kind for v in question.values if v.name == declared.value)
         with np.errstate(divide="ignore", invalid="ignore"):
             enough = np.ceil((law / wanted) ** 2)
+            last = np.array(without, dtype=float)  # of all groups
+            last = np.log(last) if kind == "log" else last
+            squared = np.square(last - last.mean(axis=0))
+            influence = squared / squared.sum(axis=0)
+        values = {"error": error, "value": value, "law": law, "wanted": wanted, "enough": enough}
         return self.result(
-            params,
-            {"error": error, "value": value, "law": law, "wanted": wanted, "enough": enough},
-            coordinates={"subset": windows},
+            params, values | {"influence": influence}, coordinates={"subset": windows}
         )

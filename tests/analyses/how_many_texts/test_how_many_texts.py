@@ -1,13 +1,16 @@
 """How many texts are enough: the law, the errors of fewer groups, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import poskernel_core as pk
-from poskernel_core.analyses.views import figure_of
+from poskernel_core.analyses import find
+from poskernel_core.analyses.views import figure_of, finding_of
 from poskernel_core.common.rounding import counted
+from poskernel_core.common.views import without
 from tests.support import builders
 from tests.support.passes import loaded
 from tests.support.raw import analyse
@@ -69,6 +72,43 @@ def test_the_last_error_is_that_of_the_measure(gathered):
     np.testing.assert_allclose(etc.values["etc"], found.values["value"], rtol=1e-6)
     np.testing.assert_allclose(0.05 * etc.values["etc"], found.values["wanted"], rtol=1e-6)
     assert not found.errors
+
+
+@pytest.mark.parametrize("measure", ["attention sink", "effective token count"])
+def test_influence_against_pseudo_values(gathered, measure):
+    """By hand for a mean of groups; on the logarithmic scale where the measure is corrected so."""
+    found = answer(gathered, measure=measure).values["influence"]
+    known = np.isfinite(found).all(axis=0)
+    np.testing.assert_allclose(1, found.sum(axis=0)[known])
+    for layer, head in np.argwhere(known).tolist():
+        if measure == "attention sink":
+            means = group_means(gathered, layer, head)
+            off = [each - sum(means) / 10 for each in means]
+        else:
+            views = [without(gathered, group) for group in range(10)]
+            question = find("etc")
+            each = [
+                question.compute({"main": view}, question.params(), lambda *_: None)
+                .select(query=QUERY)
+                .values["etc"]
+                for view in views
+            ]
+            logs = [math.log(one[layer, head]) for one in each]
+            off = [one - sum(logs) / 10 for one in logs]
+        total = sum(one**2 for one in off)
+        want = [one**2 / total for one in off]
+        np.testing.assert_allclose(found[:, layer, head], want, rtol=1e-3, atol=1e-6)
+
+
+def test_one_group_decides(gathered):
+    """It is named; where no group makes much of the error, nothing is said."""
+    found = answer(gathered).select(layer=1, head=2)
+    for largest, said in ((0.7, "0.70 of the squared error"), (0.5, "")):
+        influence = np.full(10, (1 - largest) / 9)
+        influence[4] = largest
+        one = replace(found.only("influence"), values={"influence": influence})
+        assert finding_of(one).startswith(said)
+        assert bool(said) == finding_of(one).endswith("number 4.")
 
 
 def test_four_times_as_many_windows_halve_the_error(gathered):
