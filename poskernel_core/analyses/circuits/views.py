@@ -76,13 +76,13 @@ def values_of(result: Result) -> str:
 
 
 def _largest(result: Result) -> str:
-    """Say along which edge most comes, of those that are not 0 for sure."""
+    """Say along which edge most comes, if it is not 0 for sure."""
     name = values_of(result)
     sure = discovered(result, Condition(name, 0.0, "apart")).sure
-    if not sure.any():
-        return ""
-    size = np.where(sure, np.abs(result.values[name]), -1)
+    size = np.nan_to_num(np.abs(result.values[name]))
     *row, side, sender = map(int, np.unravel_index(int(size.argmax()), size.shape))
+    if not sure[*row, side, sender]:
+        return ""
     receiver = names_along(result, "receiver")[row[0] if row else 0]
     number = number_of(result, name, *row, side, sender)
     first, into = names_along(result, "sender")[sender], names_along(result, "input")[side]

@@ -1,5 +1,7 @@
 """What is said of circuits: numbers, as far as their intervals allow."""
 
+from dataclasses import replace
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -46,6 +48,16 @@ def test_the_largest_edge_is_named():
     near[0, 0, 0] = 0.55
     check(finding_of(edges(0.1, edge=near)), "not to be told from 1 other")
     assert "" == finding_of(edges(9.0))
+
+
+def test_a_small_edge_that_is_sure_is_not_the_largest():
+    one = edges()
+    parts = {}
+    for part, end in (("lows", -9.0), ("highs", 9.0)):
+        array = getattr(one, part)["edge"].copy()
+        array[0, 1, 1] = end
+        parts[part] = {**getattr(one, part), "edge": array}
+    assert "" == finding_of(replace(one, **parts))
 
 
 def test_estimates_are_said_to_be_some():
