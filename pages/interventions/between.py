@@ -227,11 +227,13 @@ def _draw_set(heads: Result) -> None:
     """Draw the mean metrics of a set, and how many pairs are used."""
     of = f"{heads.params['metric']}, mean over the pairs (nats)"
     names = {"Clean prompts": "clean_metric", "Changed prompts": "changed_metric"}
-    used, left = (int(heads.values[name]) for name in ("pairs", "left_out"))
+    used, left, bad = (int(heads.values[name]) for name in ("pairs", "left_out", "bad_rows"))
+    others = f"{left:,} left out: their prompts do not differ by 0.1 nats"
+    others += f"; {bad:,} could not be used" if bad else ""
     draw_metrics(
         [(label, value_text(heads, name), of) for label, name in names.items()]
         + [("Difference", value_text(heads, "difference"), "what effects are shares of (nats)")]
-        + [("Pairs", f"{used:,}", f"{left:,} left out: their prompts do not differ by 0.1 nats")]
+        + [("Pairs", f"{used:,}", others)]
         + [
             (
                 "Estimates",

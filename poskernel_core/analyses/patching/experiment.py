@@ -396,7 +396,9 @@ class PairSet:
                 shares = {name: np.asarray(mean[name] / mean[f"of {name}"]) for name in ratios}
             return {name: mean[name] for name in means} | shares
 
-        counts = {"pairs": len(shown), "left_out": np.isfinite(self.metrics[0]).sum() - len(shown)}
+        run = np.isfinite(self.metrics[0]).sum()
+        bad = self.params.rows - len(self.pairs)
+        counts = {"pairs": len(shown), "left_out": run - len(shown), "bad_rows": bad}
         told: dict[str, Any] = {"windows": len(shown), "context": max(len(p.clean) for p in pairs)}
         told |= {"errors": question.error_counts} if len({*groups.tolist()}) > 1 else {}
         return question.estimated(

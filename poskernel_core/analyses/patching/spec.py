@@ -163,14 +163,10 @@ METRICS = (
         """
         ± difference, nats: how much higher it is for the clean prompts, in the mean: what shares
             are of
-        """,
-        optional=True,
-    ),
-    *outputs(
-        """
         pairs, pairs: those that are used
         left_out, pairs: those that are not: the metric of the clean prompt is not 0.1 nats above
             that of the changed one
+        bad_rows, pairs: rows of the table that could not be used
         """,
         optional=True,
     ),

@@ -12,7 +12,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, Spec
-from poskernel_core.data.texts import MARK, encoding, reading
+from poskernel_core.data.texts import MARK, reading
 
 OTHER_NAMES = {"corrupted": "changed", "wrong": "other_answer"}
 """Names of columns in tables from elsewhere, and ours."""
@@ -78,8 +78,8 @@ def table_or_file(given: Any) -> Any:
     if not isinstance(given, str) or "\n" in given or not given.lower().endswith(FILES):
         return given
     path = Path(given).expanduser()
-    with reading(path), path.open(encoding=encoding(path), newline="") as stream:
-        return stream.read()
+    with reading(path):
+        return decoded(path.read_bytes())
 
 
 def decoded(data: bytes) -> str:

@@ -253,6 +253,8 @@ def test_pairs_without_the_behaviour_are_left_out(built):  # noqa: F811
     found = of_set(PatchHeads, built, rows)
     assert (9, 3) == tuple(int(found.values[name]) for name in ("pairs", "left_out"))
     assert (9, 9) == (found.provenance["windows"], found.provenance["groups"])
+    bad = of_set(PatchHeads, built, [*rows, row([7], [7], (3, 5))], skip_bad=True)
+    assert (9, 3, 1) == tuple(int(bad.values[name]) for name in ("pairs", "left_out", "bad_rows"))
     kept = [each for at, each in enumerate(rows) if at not in (0, 5, 7)]
     alone = of_set(PatchHeads, built, kept)
     np.testing.assert_array_equal(alone.values["effect"], found.values["effect"])
