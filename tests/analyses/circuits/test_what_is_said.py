@@ -52,12 +52,9 @@ def test_the_largest_edge_is_named():
 
 def test_a_small_edge_that_is_sure_is_not_the_largest():
     one = edges()
-    parts = {}
-    for part, end in (("lows", -9.0), ("highs", 9.0)):
-        array = getattr(one, part)["edge"].copy()
-        array[0, 1, 1] = end
-        parts[part] = {**getattr(one, part), "edge": array}
-    assert "" == finding_of(replace(one, **parts))
+    errors = one.errors["edge"].copy()
+    errors[0, 1, 1] = 9.0
+    assert "" == finding_of(replace(one, errors={**one.errors, "edge": errors}))
 
 
 def test_estimates_are_said_to_be_some():
