@@ -170,7 +170,6 @@ def choose_pairs(kind: str) -> dict[str, Any] | None:
         )  # fmt: skip
         endings = [each.removeprefix(".") for each in FILES]
         file = right.file_uploader("Or a file", type=endings, key="pairsfile", max_upload_size=1)
-        params["skip_bad"] = st.toggle("Leave out rows that cannot be used", **fitted_flag("bad"))
         try:
             table = text if file is None else decoded(file.getvalue())
             if not table.strip():
@@ -180,12 +179,13 @@ def choose_pairs(kind: str) -> dict[str, Any] | None:
         except ValueError as error:
             say_error(capital(f"{error}."))
             return None
+        params["skip_bad"] = st.toggle("Leave out rows that cannot be used", **fitted_flag("bad"))
     else:
         left, right = st.columns([1, 3], vertical_alignment="bottom")
         ends = PairsParams.ends("count")
         count = left.number_input("Pairs", **fitted_number("count", ends, MADE))
         params |= {"maker": kind, "count": count}
-        right.caption(SETS[kind])
+        right.caption(f"{counted(count, 'pair')}. {SETS[kind]}")
     return params
 
 

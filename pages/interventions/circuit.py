@@ -7,7 +7,7 @@ import streamlit as st
 from pages.interventions.between import DIRECTIONS, SETS, TABLE, choose_pairs
 from pages.interventions.many_texts import offer_first_heads
 from pages.shared.cards.figure import chart
-from pages.shared.cards.plain import say
+from pages.shared.cards.plain import plain, say
 from pages.shared.cards.show import show
 from pages.shared.choices.fit import choose_one, fitted_index, fitted_text
 from pages.shared.jobs.pressed import fetch_when_asked
@@ -19,6 +19,7 @@ from poskernel_core.analyses.circuits.spec import (
     FaithfulnessParams,
 )
 from poskernel_core.analyses.circuits.views import no_difference
+from poskernel_core.analyses.patching.spec import INTO_CHANGED
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.result import Result
@@ -40,6 +41,8 @@ def draw(selection: Selection) -> None:
         return
     st.subheader("Who feeds whom", anchor="edges")
     way = DIRECTIONS[choose_one("Direction", DIRECTIONS, "way")]
+    source, run = ("clean", "changed") if way == INTO_CHANGED else ("changed", "clean")
+    st.caption(f"The {run} prompts are run, with inputs of heads from the {source} ones.")
     _draw_edges(selection, pairs | {"direction": way})
     st.subheader("How many heads are enough?", anchor="enough")
     _draw_enough(selection, pairs)
@@ -87,8 +90,10 @@ def _draw_enough(selection: Selection, pairs: dict[str, Any]) -> None:
     one, two = st.columns(2, vertical_alignment="bottom")
     outside = one.selectbox("The other heads give", **fitted_index("outside", OUTSIDE))
     hint = "such as L2H3, L0H1; drawn beside the ranking by what heads carry"
-    order = two.text_input("An order of your own", help=hint, **fitted_text("order", most=8000))
-    offer_first_heads(selection, "order")
+    order = two.text_input("An order of your own", help=hint, **fitted_text("keptorder", most=8000))
+    offer_first_heads(selection, "keptorder")
+    own = f"; beside the ranking, {plain(order)} first" if order.strip() else ""
+    st.caption(f"Heads are kept one after the other; all others give {outside}{own}.")
     asked = {"outside": OUTSIDE[outside], "order": order, "skip": selection.skip}
     params = FaithfulnessParams.model_validate(pairs | asked)
     found = fetch_when_asked(Faithfulness, selection.run, params, "compute-enough")

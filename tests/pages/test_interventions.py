@@ -286,7 +286,7 @@ def test_from_heads_to_a_circuit(computed):
         assert [] == said(app)
         assert figures <= {*figures_on(app)}
     assert any(each.value.startswith("11 pairs; 0 left out") for each in app.caption)
-    bound(app)["order"].input("L9H9").run()
+    bound(app)["keptorder"].input("L9H9").run()
     app.button(key="compute-enough").click().run()
     assert any("L9H9" in each for each in said(app))
     bound(app)["maker"].select("a table").run()

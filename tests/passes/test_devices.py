@@ -59,6 +59,7 @@ OWN = {
         name: {"clean": "the word", "changed": "the wors"}
         for name in ("patch-heads", "patch-positions")
     },
+    **{name: {"maker": "copying", "count": 11} for name in ("edges", "faithfulness")},
     **{name: {"text": "the word", "query": 2} for name in ("head-writes", "logit-contributions")},
     "ablate-heads": {"tokens": 9, "heads": "L0H1, L1H0", "by": "kernel"},
 }
@@ -137,6 +138,7 @@ def edits(model):
         interventions.AblatedHeads(cells),
         interventions.FixedHeads({(0, 1): rows[:, :CONTEXT]}, {(1, 0): rows[0, :1]}),
         interventions.SetOutputs(0, outputs),
+        interventions.SetInputs(0, 1, *(outputs[:, 1],) * 3),
         interventions.RemovedEmbeddings("tokens"),
         interventions.RemovedEmbeddings("positions"),
         interventions.UniformHeads(cells),

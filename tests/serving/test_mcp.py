@@ -179,7 +179,7 @@ def test_a_figure(offered, shipped, monkeypatch):
         ("ask", {"question": "etc", "model": MODEL, "run": {"tell": 1}}, "Expected fields of a ru"),
         ("ask", {"question": "etc", "model": MODEL, "run": {"skip": 1}}, "'skip' is a parameter"),
         ("find_heads", {"model": MODEL, "measure": "size"}, "No measure 'size': expected one of "),
-        ("patch", {"model": MODEL, "clean": "", "changed": ""}, "'clean'"),
+        ("patch", {"model": MODEL, "clean": "", "changed": ""}, "a clean and a changed one"),
         ("nothing", {}, "There is no tool 'nothing': expected "),
     ],
 )
