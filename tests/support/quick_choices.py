@@ -297,6 +297,7 @@ async def sequence(tab: Tab, kind: str) -> list[str]:
     acts: list[Callable[[], Any]] = [tab.head, tab.head, tab.query, tab.control, tab.control]
     if kind == "back":
         await asyncio.sleep(LATER)
+        await tab.settle()
         before = await tab.state()
         await tab.chance.choice([tab.head, tab.model])()
         await asyncio.sleep(tab.chance.choice(PAUSES))
