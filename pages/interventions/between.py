@@ -228,7 +228,7 @@ def _draw_set(heads: Result) -> None:
     of = f"{heads.params['metric']}, mean over the pairs (nats)"
     names = {"Clean prompts": "clean_metric", "Changed prompts": "changed_metric"}
     used, left, bad = (int(heads.values[name]) for name in ("pairs", "left_out", "bad_rows"))
-    others = f"{left:,} left out: their prompts do not differ by 0.1 nats"
+    others = f"{left:,} left out: the clean prompt is not 0.1 nats above the changed one"
     others += f"; {bad:,} could not be used" if bad else ""
     draw_metrics(
         [(label, value_text(heads, name), of) for label, name in names.items()]
@@ -251,7 +251,7 @@ def _draw_opposite(found: Result, head: str) -> None:
     share = moved / of
     order = [int(at) for at in np.argsort(share, kind="stable") if share[at] <= -COUNTS]
     if not order:
-        st.caption(f"In no pair {head} moves the metric away from the other prompt's.")
+        st.caption(f"In no pair does {head} carry −{COUNTS:g} of the difference or less.")
         return
     st.caption(f"{head} does the opposite in {len(order):,} of {counted(len(of), 'pair')}")
     words = found.words("pair")

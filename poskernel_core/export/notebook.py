@@ -33,7 +33,6 @@ from poskernel_core.plotting.layout import MUTED
 
 PARAMETERS: Final = (
     "skip", "query", "text", "neuron", "measure", "clean", "changed", "answer", "pairs",
-    "order",
 )  # fmt: skip
 """Parameters with the same name in page addresses."""
 
@@ -170,6 +169,7 @@ def page_address(result: Result, base: str) -> str:
         "head": result.params.get("head"),
         **{name: params.get(name) for name in PARAMETERS},
         "otheranswer": params.get("other_answer"),
+        "keptorder": params.get("order"),
         "mode": MODES[0] if "clean" in params else MODES[1] if "maker" in params else None,
         "maker": params.get("maker") or ("a table" if params.get("pairs") else None),
         "count": params.get("count") if params.get("maker") else None,

@@ -203,7 +203,7 @@ def read_parts(model: LoadedModel, tokens: Tensor, layer: int) -> list[list[Part
     with EXACT, seen.hooked():
         model.run(tokens, observers=[seen], until=layer)
         with in_float32(model.module):
-            return [seen.parts(0), *(seen.written_by(below)[0] for below in range(layer))]
+            return [[*seen.parts(0)], *(seen.written_by(below)[0] for below in range(layer))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -471,11 +471,8 @@ class _Components(Observer):
         constant = norm.bias.view(-1) @ weights + inner[:, 0]
         return Side(matrix, constant, behind, scale, shared)
 
-    def parts(self, layer: int) -> list[Part]:
-        """Return the components of the stream before a layer."""
-        return [*self._parts(layer)]
-
-    def _parts(self, layer: int) -> Iterator[Part]:
+    def parts(self, layer: int) -> Iterator[Part]:
+        """Yield the components of the stream before a layer."""
         first, biases = self._streams[0], torch.zeros_like(self._streams[0])
         if self._positions is not None:
             positions = self._positions.float().expand_as(first)

@@ -153,6 +153,15 @@ def test_a_link_chooses_the_same_maker(shipped, shipped_only):
     assert [17] == [each.value for each in app.number_input if each.label == "Pairs"]
 
 
+def test_a_link_keeps_an_order_of_heads(shipped, shipped_only):
+    """Under the page's own name: another page orders its heads by something else."""
+    made = made_results.answer("faithfulness", maker="order", count=11, order="L2H3, L0H1")
+    link = parse_qs(urlsplit(page_address(made, HOME)).query)
+    app = opened_as_linked(**{**link, "model": "demo-gpt2", "context": "512"})
+    assert not app.warning
+    assert ["L2H3, L0H1"] == [each.value for each in app.text_input if "order" in each.label]
+
+
 @pytest.mark.parametrize("analysis", ["edges", "faithfulness"])
 def test_a_link_to_a_circuit_names_its_maker(analysis):
     """And no corpus, where the answer is of prompts alone."""

@@ -2,17 +2,16 @@
 
 from typing import Literal, TypeVar
 
-import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
 from poskernel_core.analyses.circuits.formulas import numbers_of_heads
 from poskernel_core.analyses.kernel_only.spec import AFFORDABLE
 from poskernel_core.analyses.patching.pairs import MADE, PairsParams
-from poskernel_core.analyses.patching.spec import CLEAR, INTO_CHANGED
+from poskernel_core.analyses.patching.spec import INTO_CHANGED, of_clear
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import layer_of
-from poskernel_core.common.result import BESIDE, Result, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.specs import CorpusSpec, RunSpec
 from poskernel_core.data.made import RANDOM
 from poskernel_core.models.catalog import find_again
@@ -64,12 +63,8 @@ class Circuit(Experiment[P]):
     @classmethod
     def derived(cls, result: Result) -> Result:
         """Blank out shares where the difference that they are of is not clear."""
-        low = result.lows.get("difference")
-        if low is not None and not low > CLEAR:
-            shares = {value.name for value in cls.values} - {value.name for value in SIZES}
-            for arrays in (getattr(result, part) for part in ("values", *BESIDE)):
-                arrays |= {name: np.nan * array for name, array in arrays.items() if name in shares}
-        return result
+        sizes = {value.name for value in SIZES}
+        return of_clear(result, {value.name for value in cls.values} - sizes)
 
 
 class FaithfulnessParams(PairsParams, SkipParams):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -427,9 +428,9 @@ def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> 
             "attribution": (estimated, of),
             "opposite": (np.where(done, opposite, 0), known),
         }
-        both = np.stack([estimated, exact])[:, known > 0].sum(axis=1) * some.sign
-        ranks = both[:, np.isfinite(both[1])].argsort(axis=1).argsort(axis=1)
-        agreement = np.corrcoef(ranks)[0, 1] if ranks.shape[1] > 2 and known.any() else np.nan
+        both = np.stack([estimated, exact])[:, known > 0].sum(axis=1)
+        both = both[:, np.isfinite(both[1])]
+        agreement = spearmanr(*both).statistic if both.shape[1] > 2 and known.any() else np.nan
         return some.answer(spec.PatchHeads, ratios, {"agreement": np.array(agreement)}, {})
 
     batches = some.batches()

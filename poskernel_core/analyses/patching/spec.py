@@ -85,6 +85,15 @@ class PatchPositionsParams(PatchParams):
 P = TypeVar("P", bound=PatchParams)
 
 
+def of_clear(result: Result, shares: set[str]) -> Result:
+    """Blank out shares of a difference whose interval does not lie above 0.5 nats."""
+    low = result.lows.get("difference")
+    if low is not None and low <= CLEAR:  # NaN: there is one group
+        for arrays in (getattr(result, part) for part in ("values", *BESIDE)):
+            arrays |= {name: np.nan * array for name, array in arrays.items() if name in shares}
+    return result
+
+
 class _Patch(Experiment[P]):
     """What both questions share: the run of the clean prompt, or a set of pairs."""
 
@@ -147,12 +156,7 @@ class _Patch(Experiment[P]):
     @classmethod
     def derived(cls, result: Result) -> Result:
         """Blank out shares over a set where what they are shares of is not clear."""
-        low = result.lows.get("difference")
-        if low is not None and low <= CLEAR:  # NaN: there is one group
-            shares = {value.name for value in cls.values if value.unit == SHARE}
-            for arrays in (getattr(result, part) for part in ("values", *BESIDE)):
-                arrays |= {name: np.nan * array for name, array in arrays.items() if name in shares}
-        return result
+        return of_clear(result, {value.name for value in cls.values if value.unit == SHARE})
 
 
 METRICS = (

@@ -93,7 +93,7 @@ def batches(
 
 
 def rows_per_run(subject: ExperimentContext, tokens: int) -> int:
-    """Return how many texts of so many tokens run at once."""
+    """Return the number of texts in one run, given the tokens of each."""
     return subject.batch or max(1, TOKENS // tokens)
 
 
