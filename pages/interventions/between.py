@@ -276,11 +276,10 @@ def _draw_grid(shown: Result, selection: Selection) -> None:
     with grid:
         extras = Extras(marks=marks, glyphs=glyphs)
         draw_heads(diverging(values), labels, SHARE, selection, "patch-grid", extras)
-    columns = {EFFECT: values}
+    columns = {EFFECT: values, "": np.where(exact, "", "≈")}
     if "effect" in shown.errors:
         both = shown.errors["effect"], shown.errors["attribution"]
         columns |= {"± 1 s.e.": np.where(exact, *both), "opposite": shown.values["opposite"]}
-    columns[""] = np.where(exact, "exact", "first order")
     table = heads_frame(columns).dropna(subset=[EFFECT])
     largest = table.sort_values(EFFECT, key=abs, ascending=False, kind="stable")[:ROWS_SHOWN]
     with beside:
