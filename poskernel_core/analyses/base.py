@@ -14,9 +14,10 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from poskernel_core.analyses.head_measure import HeadMeasure
-from poskernel_core.analyses.replicates import computed, errors_and_biases
+from poskernel_core.analyses.replicates import GAP, computed, errors_and_biases
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.groups import Dealt
+from poskernel_core.common.jackknife import signs
 from poskernel_core.common.result import Result, Value, texts_array
 from poskernel_core.common.specs import (
     DEFAULT_QUERY,
@@ -29,7 +30,7 @@ from poskernel_core.common.specs import (
     RunSpec,
     Spec,
 )
-from poskernel_core.common.views import StatisticsView, without
+from poskernel_core.common.views import Some, StatisticsView, without
 from poskernel_core.data.layouts import TokenPool
 from poskernel_core.models.fragments import Part
 from poskernel_core.models.geometry import Geometry
@@ -197,13 +198,16 @@ class Question(ABC, Generic[P]):
         """Return a result with the given values and their declared axes, units and labels.
 
         Values are numbers of all texts, to be corrected. Values of other results are corrected
-        already, and come with what stands ``beside`` them, by value.
+        already, and come with what stands ``beside`` them, by value. Rows of distances
+        (:data:`~poskernel_core.analyses.replicates.GAP`) may stand among them.
         ``texts`` are nested lists of strings; ``labels`` are those that depend on the parameters.
 
         Raises:
             ValueError: a value, text, error or bias is not declared.
         """
         declared = {value.name: value for value in cls.values}
+        gaps = {name: array for name, array in values.items() if name.endswith(GAP)}
+        values = {name: array for name, array in values.items() if name not in gaps}
         strings = {text.name: text for text in cls.texts}
         parts: dict[str, Any] = {"errors": dict(errors or {}), "biases": dict(biases or {})}
         for name, those in beside.items():
@@ -212,7 +216,7 @@ class Question(ABC, Generic[P]):
         texts = texts or {}
         odd = (values.keys() - declared.keys()) | (texts.keys() - strings.keys())
         known = {name for part in parts.values() for name in part}
-        odd |= known - {value.name for value in cls.values if value.has_error}
+        odd |= known - {value.name for value in cls.values if value.has_interval}
         if odd:
             raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
         named = {name: (declared | strings)[name] for name in (*values, *texts)}
@@ -228,6 +232,7 @@ class Question(ABC, Generic[P]):
             labels={n: v.labels for n, v in named.items() if v.labels} | dict(labels or {}),
             coordinates=dict(coordinates or {}),
             provenance=told | dict(provenance or {}),
+            gaps=gaps,
         )
         return cls.shown(made)
 
@@ -307,7 +312,7 @@ class Analysis(Question[P]):
 
     def answer(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the result, with errors and biases over groups of texts."""
-        if not any(value.has_error for value in self.values):
+        if not any(value.has_interval for value in self.values):
             return self.compute(statistics, params, progress)
         return self.shown(self.jackknifed(statistics, params, progress)[0])
 
@@ -317,10 +322,16 @@ class Analysis(Question[P]):
         progress: Progress,
         values_of: Callable[[int], Mapping[str, np.ndarray]],
     ) -> dict[str, np.ndarray]:
-        """Compute the values layer by layer, and stack each value along a new first axis."""
+        """Compute the values layer by layer, and stack each value along a new first axis.
+
+        Of the rows of distances a replicate keeps the signs.
+        """
         count, rows = statistics["main"].header.n_layers, []
+        replicate = isinstance(statistics["main"], Some)
         for layer in range(count):
-            rows.append(values_of(layer))
+            row = values_of(layer)
+            kept = {name: signs(row[name]) for name in row if replicate and name.endswith(GAP)}
+            rows.append({**row, **kept})
             progress(layer + 1, count)
         return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
@@ -346,11 +357,11 @@ class Analysis(Question[P]):
         ]
         whole, *replicates = computed(tasks, progress)
         counts = {"errors": header.dealt, "groups": header.groups}
-        errors, biases = errors_and_biases(
-            self.values, whole.values, [one.values for one in replicates]
-        )
+        numbers, *rest = ({**one.values, **one.gaps} for one in (whole, *replicates))
+        errors, biases = errors_and_biases(self.values, numbers, rest)
         made = whole.provenance | (counts if replicates else {"errors": UNKNOWN})
-        return replace(whole, errors=errors, biases=biases, provenance=made), replicates
+        found = replace(whole, errors=errors, biases=biases, provenance=made, gaps={})
+        return found, replicates
 
 
 @dataclass(frozen=True)

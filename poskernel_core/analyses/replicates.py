@@ -8,8 +8,12 @@ from threading import Event, Lock
 import numpy as np
 
 from poskernel_core.common.errors import Cancelled
-from poskernel_core.common.jackknife import bias, jackknife
+from poskernel_core.common.jackknife import bias, cross_fit, jackknife
 from poskernel_core.common.result import Result, Value
+
+GAP = " gap"
+"""Behind the name of a distance: the differences ``[..., row]`` of the rows that it compares. A
+replicate keeps their signs."""
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """Cores that this process may use."""
@@ -81,10 +85,16 @@ def errors_and_biases(
     whole: Mapping[str, np.ndarray],
     without: Sequence[Mapping[str, np.ndarray]],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return jackknife errors and biases from the values without each group."""
+    """Return jackknife errors and biases from the values without each group.
+
+    Of a range, these are half of it, and what leads from the value to its middle.
+
+    A distance whose rows are among the values (:data:`GAP`) is cross-fit: its bias is half of what
+    it loses.
+    """
     errors, biases = {}, {}
     for value in declared:
-        if not value.has_error or value.name not in whole:
+        if not value.has_interval or value.name not in whole:
             continue
         found = whole[value.name].astype(np.float64)
         each = np.array([one[value.name] for one in without], dtype=np.float64)
@@ -92,4 +102,11 @@ def errors_and_biases(
         if value.unit == "radians":  # unwrap to the nearest turn
             each = found + np.angle(np.exp(1j * (each - found)))
         errors[value.name], biases[value.name] = jackknife(each), bias(found, each)
+        if value.kind == "range" and len(without) > 1:
+            ends = np.fmin.reduce(each), np.fmax.reduce(each)
+            low, high = np.fmin(ends[0], found), np.fmax(ends[1], found)
+            errors[value.name], biases[value.name] = (high - low) / 2, found - (high + low) / 2
+        if (gap := value.name + GAP) in whole and len(without) > 1:
+            fitted = cross_fit(whole[gap], [one[gap] for one in without], each)
+            biases[value.name] = np.where(errors[value.name] > 0, (found - fitted) / 2, 0.0)
     return errors, biases

@@ -45,13 +45,13 @@ def summary(result: Result) -> str:
         axes = " x ".join(result.axes[name]) or "one number"
         lines.append(f"\n{name} [{axes}] in {result.units[name]}")
         error = result.errors.get(name, np.array(np.nan))
-        if not np.isfinite(error).any():
+        if not np.isfinite(error).any() and (name not in result.lows or array.size > MAX_NUMBERS):
             lines.append(_text(result, name, array))
         elif array.size > MAX_NUMBERS:
             lines += [_text(result, name, array), f"standard error\n{_text(result, '', error)}"]
         else:
             lines.append(_rounded(texts_of(result, name)))
-            if not array.ndim and name in result.lows:
+            if not array.ndim and name in result.lows and name in result.errors:
                 low, high = (float(part[name]) for part in (result.lows, result.highs))
                 lines[-1] += f" (95 %: {low:.4g} to {high:.4g})"
     for name, texts in result.texts.items():

@@ -1,22 +1,26 @@
 """The jackknife: errors, biases and intervals from estimates that leave out one group each."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-Kind = Literal["smooth", "log", "share", "distance", "null", "plain"]
+Kind = Literal["smooth", "log", "share", "distance", "null", "plain", "range"]
 """How a number is corrected and its interval drawn:
 
 - ``smooth``: the mean of the pseudo-values, plus and minus t standard errors;
 - ``log``: the same on the scale of logarithms, for positive numbers that vary in proportion;
 - ``share``: as smooth, with the ends of the interval on the scale of log odds, as shares near 0 or
   1 are skewed;
-- ``distance``: the distance of two mean rows (:func:`cross_fit`), or the largest or second largest
-  of several numbers: too large from few texts, by up to twice the bias that the jackknife sees;
+- ``distance``: the distance of two mean rows, or the largest or second largest of several numbers:
+  too large from few texts, by up to twice its bias. The bias of a distance is half of what it loses
+  by :func:`cross_fit`; of other such numbers the jackknife sees about as much;
 - ``null``: another number that is never negative, and 0 where there is no effect;
-- ``plain``: not corrected, so that it is what its source defines.
+- ``plain``: not corrected, so that it is what its source defines;
+- ``range``: a whole number, a place or what changes by jumps: not corrected, without an error; in
+  place of an interval, the smallest and the largest number without one group of texts.
 """
 
 STUDENT = (
@@ -103,7 +107,6 @@ def estimate(
     error: np.ndarray,
     width: float,
     bounds: tuple[float, float],
-    fitted: np.ndarray | None = None,
 ) -> Estimate:
     """Return the corrected value with its interval.
 
@@ -111,14 +114,14 @@ def estimate(
         kind: how the number is corrected.
         plug_in: the number of all texts.
         bias: by how much it is too large; NaN where unknown, which corrects nothing.
-        error: its standard error.
+        error: its standard error. (Of a range: half of it; the bias then leads to its middle.)
         width: half the width of an interval, in standard errors.
         bounds: the number's range; what lies beyond is put at its end.
-        fitted: the cross-fit distance; where it is not known, one with twice the bias removed, as
-            the jackknife sees about half of it.
     """
     bias = np.zeros_like(plug_in) if kind == "plain" else np.nan_to_num(bias)
     reach, value = width * error, plug_in - bias
+    if kind == "range":
+        return Estimate(plug_in, np.asarray(value - error), np.asarray(value + error))
     ends = value - reach, value + reach
     if kind == "log":
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -136,25 +139,38 @@ def estimate(
     elif kind == "null":
         ends = ends[0], np.fmax(plug_in, value) + reach
     elif kind == "distance":
-        fitted = np.fmin(value - bias, plug_in) if fitted is None else fitted
+        fitted = np.fmin(value - bias, plug_in)
         with np.errstate(divide="ignore", invalid="ignore"):
             noise = 1 - np.clip(np.nan_to_num(fitted / plug_in), 0, 1)
-        value = np.clip(value, np.fmin(fitted, plug_in), plug_in)
+        value = np.clip(value, fitted, plug_in)
         ends = fitted - reach * (1 + AT_NULL * noise), plug_in + reach
     return Estimate(*(np.asarray(np.clip(each, *bounds)) for each in (value, *ends)))
 
 
-def cross_fit(rows: np.ndarray, without: np.ndarray) -> np.ndarray:
+def signs(rows: np.ndarray) -> np.ndarray:
+    """Return which entries of differences ``[..., row]`` are above 0, eight in a byte."""
+    return np.packbits(rows > 0, axis=-1)
+
+
+def cross_fit(
+    rows: np.ndarray, signs_without: Sequence[np.ndarray], without: np.ndarray
+) -> np.ndarray:
     """Return the cross-fit distance ``x_c``, which lies at or below the true one.
 
-    ``rows`` are the differences ``[..., row]`` of two mean rows, ``without`` the same ``[group,
-    ..., row]`` without each group of texts. Signs come from the other groups, so that noise does
-    not add up: ``mean_g 0.5 sum_i sign(d_without_g) d_g`` with the pseudo-values ``d_g``.
+    Signs come from the other groups, so that noise does not add up: ``mean_g 0.5 sum_i
+    sign(d_without_g) d_g`` with the pseudo-values ``d_g``.
+
+    Args:
+        rows: the differences ``[..., row]`` of two mean rows.
+        signs_without: the :func:`signs` of the same without each group of texts.
+        without: the distances ``[group, ...]`` without each group.
     """
-    count = len(without)
-    signs = np.sign(without)
-    of_all, of_others = (0.5 * (signs * each).sum(axis=-1) for each in (rows, without))
-    return np.asarray((count * of_all - (count - 1) * of_others).mean(axis=0))
+    count, half = len(without), 0.5 * rows.sum(axis=-1)
+    of_all = [
+        np.einsum("...i,...i->...", rows, np.unpackbits(each, axis=-1, count=rows.shape[-1]))
+        for each in signs_without
+    ]
+    return np.asarray(count * (np.mean(of_all, axis=0) - half) - (count - 1) * without.mean(axis=0))
 
 
 def difference(one: Estimate, other: Estimate) -> Estimate:

@@ -62,7 +62,7 @@ class Value:
         optional: whether some answers lack it.
         over_positions: whether it depends on other recorded positions than that of the query; an
             answer at one position lacks it.
-        kind: how it is corrected, and how its interval is drawn, if it has an error.
+        kind: how it is corrected, and how its interval is drawn, if it has one.
         bounds: its range; a value beyond it, because texts are few, is put at its end.
     """
 
@@ -76,6 +76,11 @@ class Value:
     over_positions: bool = False
     kind: Kind = "smooth"
     bounds: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether it is computed again without each group of texts: it has an error, or a range."""
+        return self.has_error or self.kind == "range"
 
     @property
     def is_row(self) -> bool:
@@ -128,6 +133,10 @@ token_counts = partial(estimates, kind="log", bounds=(1, math.inf))
 """Declare effective numbers of tokens: estimates of 1 or more, as a logarithm."""
 
 
+ranges = partial(outputs, kind="range")
+"""Declare whole numbers, places and what changes by jumps, with the range of their replicates."""
+
+
 def distances(shaped: str, meaning: str, **more: Any) -> tuple[Value, ...]:
     """Declare distances of two mean rows by total variation, which have standard errors."""
     more = {"kind": "distance", "bounds": (0, 1)} | more
@@ -146,7 +155,8 @@ class Result:
         units: the unit of every value and text.
         texts: arrays of strings by name, such as the tokens of a prompt.
         errors: standard errors, of the same shape as the value of that name.
-        lows, highs: the ends of the 95 % intervals, for all that has errors but rows.
+        lows, highs: the ends of the 95 % intervals, for all that has errors but rows; of ranges,
+            the smallest and largest number without one group of texts.
         biases: jackknife estimates of how much a plug-in is too large; a value is its plug-in
             less this, put into its range.
         plug_ins: the numbers as they come from all texts, where they have an interval.
@@ -155,6 +165,8 @@ class Result:
         provenance: model, corpus, run, versions, device, date; also what ``errors`` count, and in
             how many ``groups``.
         chosen: the coordinates that were selected, such as one head's layer and number.
+        gaps: of numbers of all texts that are not corrected yet, the rows of distances
+            (``analyses.replicates.GAP``).
     """
 
     analysis: str
@@ -172,6 +184,7 @@ class Result:
     texts: dict[str, Texts] = field(default_factory=dict, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict)
     chosen: dict[str, int] = field(default_factory=dict)
+    gaps: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for name, value in (self.values | self.texts).items():
@@ -342,10 +355,10 @@ class Result:
                 continue
             plug_in, error = (parts[part].get(name) for part in ("values", "errors"))
             assert plug_in is not None
-            if not value.has_error or error is None or value.is_row:
-                for part in BESIDE if not value.has_error else ("biases",):
+            if not value.has_interval or error is None or value.is_row:
+                for part in BESIDE if not value.has_interval else ("biases",):
                     parts[part].pop(name, None)
-                if bounded(value) and not value.has_error:
+                if bounded(value) and not value.has_interval:
                     parts["values"][name] = np.asarray(np.clip(plug_in, *value.bounds))
                 continue
             bias = parts["biases"].get(name, np.zeros_like(error))
@@ -353,6 +366,8 @@ class Result:
             parts["plug_ins"][name] = plug_in
             for part, array in zip(("values", "lows", "highs"), found, strict=True):
                 parts[part][name] = array
+            for part in ("errors", "biases") if value.kind == "range" else ():
+                parts[part].pop(name, None)
         return replace(self, **parts)
 
     def estimate_of(self, name: str, *place: int) -> Estimate:

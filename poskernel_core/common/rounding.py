@@ -105,17 +105,25 @@ def counted(number: int | str, noun: str, several: str = "") -> str:
 
 
 def value_text(result: Result, name: str) -> str:
-    """Return a scalar value of a result with its standard error, such as ``93.20 ± 0.41``."""
-    error = float(result.errors[name]) if name in result.errors else None
-    return rounded(float(result.values[name]), error, result.units[name])
+    """Return a scalar value of a result with its standard error, such as ``93.20 ± 0.41``.
+
+    A range is told by its ends: ``14 (12 to 15)``.
+    """
+    return str(texts_of(result, name))
 
 
 def texts_of(result: Result, name: str) -> np.ndarray:
     """Return all numbers of a value as texts, rounded to their errors, in the value's shape."""
-    values = result.values[name]
+    values, unit = result.values[name], result.units[name]
     errors = result.errors.get(name, np.full(values.shape, np.nan))
     texts = [
-        rounded(float(v), float(e), result.units[name])
+        rounded(float(v), float(e), unit)
         for v, e in zip(values.ravel(), errors.ravel(), strict=True)
     ]
+    if name in result.lows and name not in result.errors:
+        ends = zip(result.lows[name].ravel(), result.highs[name].ravel(), strict=True)
+        texts = [
+            text if math.isnan(low) else f"{text} ({rounded(low)} to {rounded(high)})"
+            for text, (low, high) in zip(texts, ends, strict=True)
+        ]
     return np.array(texts, dtype=object).reshape(values.shape)

@@ -122,7 +122,16 @@ def software() -> dict[str, str]:
 
 def to_entry(result: Result) -> Entry:
     """Convert a result to a store entry (header and arrays)."""
-    raw = replace(result, values={**result.values, **result.plug_ins})
+    raw = replace(
+        result,
+        values={**result.values, **result.plug_ins},
+        errors=dict(result.errors),
+        biases=dict(result.biases),
+    )
+    for name in raw.plug_ins.keys() - raw.errors.keys():  # a range
+        low, high = result.lows[name], result.highs[name]
+        raw.errors[name] = (high - low) / 2
+        raw.biases[name] = raw.values[name] - (high + low) / 2
     header = {
         "analysis": result.analysis,
         "params": result.params,

@@ -55,7 +55,7 @@ def described(question: str) -> Schema:
                 "axes": [*each.axes],
                 "unit": each.unit,
                 "meaning": as_markdown(each.meaning),
-                "kind": each.kind if each.has_error else None,
+                "kind": each.kind if each.has_interval else None,
                 "labels": [*each.labels],
                 "optional": each.optional,
             }
@@ -135,7 +135,7 @@ def _parts(question: Question[Any], gone: tuple[str, ...], *, live: bool) -> dic
     estimated = {
         each.name: _array({"type": ["number", "null"]}, axes[each.name])
         for each in question.values
-        if each.has_error
+        if each.has_interval
     }
     numbers = _list({"type": ["number", "null"]})
     along = {axis: numbers for every in axes.values() for axis in every}

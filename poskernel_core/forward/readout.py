@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from poskernel_core.common.axes import Tokens
@@ -48,18 +49,24 @@ def measure(
     seen = _PatternReadout(int(start_token), cell)
     tokens = torch.from_numpy(np.ascontiguousarray(window, dtype=np.int64))
     logits = model.run(tokens, edit, [seen])[0].cpu()
-    loss = losses(logits, tokens[0])
+    loss = np.append(np.nan, losses(logits, tokens[0]).numpy())
     return Measured(logits, loss, np.stack(seen.previous_mass), seen.of_cell)
 
 
-def losses(logits: Tensor, tokens: Tensor) -> np.ndarray:
-    """Return ``-log p`` of each token ``[pos]`` given those before it, in nats; NaN at 0."""
-    loss = np.full(len(logits), np.nan)
-    for rows in _chunks(len(logits) - 1):
-        right = tokens[rows.start + 1 : rows.stop + 1, None]
-        told = log_probabilities(logits, rows).gather(1, right)[:, 0]
-        loss[rows.start + 1 : rows.stop + 1] = -told.numpy()
-    return loss
+def losses(
+    logits: Float[Tensor, "*text pos vocab"], tokens: Int[Tensor, "*text pos"]
+) -> Float[Tensor, "*text predicted"]:
+    """Return ``-log p`` of each token but the first, given those before it, in nats and 64 bits.
+
+    Gradients are kept. They are where the logits are; on MPS, which has no 64 bits, on the CPU.
+    """
+    logits = logits.cpu() if logits.is_mps else logits
+    right, found = tokens[..., 1:, None].to(logits.device), []
+    for rows in _chunks(right.shape[-2]):
+        wide = logits[..., rows, :].double()
+        told = wide.gather(-1, right[..., rows, :])[..., 0]
+        found.append(wide.logsumexp(dim=-1) - told)
+    return torch.cat(found, dim=-1) if found else right[..., 0].double()
 
 
 class _PatternReadout(Observer):

@@ -17,6 +17,7 @@ from poskernel_core.forward.attention import PatternBlock
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import AblatedHeads, FixedHeads
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.readout import losses
 
 PERIOD = 24
 """Random tokens that are repeated, or as many as fit."""
@@ -38,7 +39,7 @@ def ablate_heads(subject: ExperimentContext, params: AblateHeadsParams) -> Resul
         at = slice(some.start, some.stop)
         edit = _edit(subject, params, cells, fixed, torch.from_numpy(others[at]))
         for found, each in ((clean, Edit()), (changed, edit)):
-            found[at, 1:] = kernel_only.losses(subject.model.run(tokens, each), tokens)
+            found[at, 1:] = losses(subject.model.run(tokens, each), tokens).cpu().numpy()
     period = max(1, min(PERIOD, (texts.loss.shape[1] - start) // 2))
     layout, scores, copies = twice_layout(period, bool(start)), [], []
     again = sampled.batches(subject, layout, params.samples, 1, logits=len(layout.places))

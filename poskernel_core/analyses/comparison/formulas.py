@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from poskernel_core.analyses.kernels.formulas import total_variation
-from poskernel_core.common.jackknife import bias, cross_fit, estimate, jackknife
+from poskernel_core.common.jackknife import bias, cross_fit, estimate, jackknife, signs
 
 Rows = Float[np.ndarray, "*batch offset"]
 Others = Float[np.ndarray, "*other offset2"]
@@ -56,18 +56,18 @@ def compared(
     plug_in = np.asarray(distance(left, right))
     if len(left_folds) == len(right_folds):
         without = distance(left_folds, right_folds)
-        error, excess = jackknife(without), bias(plug_in, without)
         whole, others = (
             np.subtract(*common_offsets(*each))
             for each in ((left, right), (left_folds, right_folds))
         )
-        fitted = np.where(error > 0, cross_fit(whole, others), plug_in)
+        fitted = cross_fit(whole, [*map(signs, others)], without)
+        error = jackknife(without)
+        excess = np.where(error > 0, (plug_in - fitted) / 2, 0.0)
     else:
         ours, theirs = distance(left_folds, right[None]), distance(left[None], right_folds)
         error = np.asarray(np.hypot(jackknife(ours), jackknife(theirs)))
         excess = np.asarray(bias(plug_in, ours) + bias(plug_in, theirs))
-        fitted = None
-    found = estimate("distance", plug_in, excess, error, width, (0, 1), fitted)
+    found = estimate("distance", plug_in, excess, error, width, (0, 1))
     numbers = (*found, error, excess, plug_in)
     parts = ("values", "lows", "highs", "errors", "biases", "plug_ins")
     return {part: float(number) for part, number in zip(parts, numbers, strict=True)}

@@ -9,10 +9,12 @@ from torch import Tensor
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.dilution import formulas, longer
 from poskernel_core.analyses.kernels.formulas import total_variation
+from poskernel_core.analyses.replicates import GAP
 from poskernel_core.common.attention import ScoreRule
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest, NotInModel, UnsupportedModel
 from poskernel_core.common.groups import GROUPS, kept_windows
+from poskernel_core.common.jackknife import signs
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.observers import Batch, Observer
@@ -95,7 +97,7 @@ def longer_contexts(subject: ExperimentContext, params: longer.LongerContextsPar
             subject.progress(done, total)
             end = torch.from_numpy(np.append(text[:start], text[-factor * (length - start) :]))
             logits = subject.model.run(end[None], edit, [seen], samples=range(number, number + 1))
-            rows.append(losses(logits[0].cpu(), end)[start:])
+            rows.append(np.append(np.nan, losses(logits[0], end).cpu().numpy())[start:])
             done += 1
         loss[scaling, factor] = np.array(rows)
         kernels[scaling, factor] = [*map(seen.kernels, kept_windows(len(texts), GROUPS))]
@@ -132,9 +134,16 @@ def _result(
     def numbers(out: int) -> Numbers:
         each = [np.stack([kernels[one, f][out] for f in factors], axis=2) for one in scalings]
         kernel = np.stack(each, axis=2)  # [layer, head, scaling, factor, offset]
-        distance = total_variation(kernel, np.broadcast_to(kernel[:, :, :1, :1], kernel.shape))
-        longest = distance[:, :, 0, -1]
-        return {"distance": distance, "longest_distance": longest, "kernel": kernel[..., shown]}
+        first = np.broadcast_to(kernel[:, :, :1, :1], kernel.shape)
+        distance, gap = total_variation(kernel, first), kernel - first
+        kept = signs(gap) if out else gap
+        return {
+            "distance": distance,
+            "longest_distance": distance[:, :, 0, -1],
+            f"distance{GAP}": kept,
+            f"longest_distance{GAP}": kept[:, :, 0, -1],
+            "kernel": kernel[..., shown],
+        }
 
     texts, body = loss["own", 1].shape
     parts = np.full((texts, len(scalings), len(factors), longer.PARTS * factors[-1]), np.nan)

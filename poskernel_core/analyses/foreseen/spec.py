@@ -13,7 +13,7 @@ from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.analyses.kernels.formulas import mean_kernels
 from poskernel_core.analyses.replicates import errors_and_biases
 from poskernel_core.analyses.sources import check_query, queries_at
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs, ranges
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import Some, StatisticsView, halves
 
@@ -40,10 +40,11 @@ class ForeseenAttention(Analysis[QueryParams]):
     that none of them picks is dropped, and never comes back. Between recorded queries nothing is
     dropped. A query head may use all keys of its key head's cache.
 
-    Limits: which keys a cache keeps changes by jumps, so that errors of ``kept_keys`` and
-    ``kept_captured`` are too small in some layers. A mean over texts is foreseen, not the attention
-    in one text: a head that looks at one key, another in every text, has a broad mean that no fixed
-    choice captures with few keys. What a dropped key would have done to the output is not measured.
+    Limits: which keys a cache keeps changes by jumps, so ``kept_keys`` and ``kept_captured`` have
+    the range of the replicates in place of an interval. A mean over texts is foreseen, not the
+    attention in one text: a head that looks at one key, another in every text, has a broad mean
+    that no fixed choice captures with few keys. What a dropped key would have done to the output is
+    not measured.
     With few keys to see, every choice captures much: compare with $b$ over the visible keys. Two
     groups of texts are needed (errors need four); without them all numbers are NaN.
 
@@ -65,12 +66,17 @@ class ForeseenAttention(Analysis[QueryParams]):
                 minus what the first 4 and the last 28 do
             keys_for_95 [layer head way], keys: number of keys that capture 0.95, interpolated
         """),
-        *estimates(
+        *ranges(
             """
             kept_keys [layer budget], share of visible keys: keys in a layer's cache at ``n``, if
                 each query head picks ``budget`` keys
-            % kept_captured [layer budget], share of attention: attention to the keys in that cache,
+            kept_captured [layer budget], share of attention: attention to the keys in that cache,
                 mean over the layer's heads
+            """,
+            over_positions=True,
+        ),
+        *estimates(
+            """
             cache_for_95 fixed_cache_for_95 [layer], share of visible keys: size of a layer's cache
                 that captures 0.95, mean over its heads, interpolated: with keys that the kernels
                 pick; with the first 4 and the last keys, the same in all heads
@@ -100,8 +106,13 @@ class ForeseenAttention(Analysis[QueryParams]):
             errors_and_biases(self.values, whole.values, [each.values for each in half])[0]
             for half in (without[::2], without[1::2])
         )
-        errors = {name: np.hypot(error, other[name]) for name, error in one.items()}
-        return self.shown(replace(whole, errors=errors, biases={}))
+        jumps = {each.name for each in self.values if each.kind == "range"}
+        errors = {
+            name: whole.errors[name] if name in jumps else np.hypot(error, other[name])
+            for name, error in one.items()
+        }
+        biases = {name: each for name, each in whole.biases.items() if name in jumps}
+        return self.shown(replace(whole, errors=errors, biases=biases))
 
     def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         view = statistics["main"]

@@ -25,6 +25,7 @@ from poskernel_core.data.layouts import (
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.readout import losses
 from poskernel_core.statistics.moments import Moments
 
 
@@ -34,13 +35,13 @@ def induction_scores(subject: ExperimentContext, params: spec.InductionScoresPar
     layout = twice_layout(period, subject.start_token)
     count = sampled.steps(subject, params.samples)
     take = partial(diagonals, first=first, period=period)
-    seen, losses = sampled.PatternMeans(subject.model.geometry.n_layers, take), Moments()
+    seen, loss = sampled.PatternMeans(subject.model.geometry.n_layers, take), Moments()
     for some, tokens in sampled.batches(
         subject, layout, params.samples, 0, len(layout.places), count
     ):
         logits = subject.model.run(tokens, Edit(), [seen], samples=some).cpu()
-        losses.add(copy_losses(logits, tokens, first, period))
-    found = seen.numbers() | {"loss": (losses.mean, losses.error)}
+        loss.add(copy_losses(logits, tokens, first, period))
+    found = seen.numbers() | {"loss": (loss.mean, loss.error)}
     return spec.InductionScores.result(
         params,
         {name: mean for name, (mean, _) in found.items()},
@@ -65,16 +66,9 @@ def copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Tens
 
     Without a start token the very first token has no prediction and is left out.
     """
-    loss = torch.stack(
-        [_losses(text[:-1], ids[1:]) for text, ids in zip(logits, tokens, strict=True)]
-    )
+    loss = losses(logits, tokens)
     parts = loss[:, : first + period - 1], loss[:, first + period - 1 :]
     return torch.stack([part.mean(dim=1) for part in parts], dim=1)
-
-
-def _losses(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Return the loss at every position, ``[pos]``. Takes one text, because float64 is large."""
-    return torch.nn.functional.cross_entropy(logits.double(), tokens, reduction="none")
 
 
 MAX_CELLS = 2**23

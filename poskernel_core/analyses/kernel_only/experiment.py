@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from poskernel_core.analyses.base import Experiment, ExperimentContext
 from poskernel_core.analyses.kernel_only import formulas, spec
@@ -24,6 +23,7 @@ from poskernel_core.forward.attention import AttentionCall, PatternBlock, masked
 from poskernel_core.forward.edits import Edit
 from poskernel_core.forward.interventions import FixedHeads
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.readout import losses
 from poskernel_core.forward.rotation import Rotation
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.statistics.moments import means_of
@@ -230,11 +230,9 @@ class _Seen(Observer):
             self.outputs[layer] = z
 
 
-def losses(logits: Tensor, tokens: Tensor) -> np.ndarray:
-    """Return ``-log p`` of every token but the first, ``[text, pos]``, in nats."""
-    right = tokens[:, 1:].to(logits.device)
-    every = cross_entropy(logits[:, :-1].float().transpose(1, 2), right, reduction="none")
-    return every.cpu().double().numpy()
+def mean_losses(logits: Tensor, tokens: Tensor) -> np.ndarray:
+    """Return each text's mean loss ``[text]``, in nats a token."""
+    return losses(logits, tokens).mean(dim=1).cpu().numpy()
 
 
 def estimated_costs(
@@ -298,13 +296,13 @@ def exact_costs(
     clean = np.empty(len(windows))
     for some, tokens in subject.batches(windows, BATCH, total=0):
         seen, text = _Seen([layer for layer, _ in cells]), slice(some.start, some.stop)
-        clean[text] = losses(model.run(tokens, Edit(), [seen]), tokens).mean(axis=1)
+        clean[text] = mean_losses(model.run(tokens, Edit(), [seen]), tokens)
         for place, cell in enumerate(cells):
             subject.progress(some.start * len(cells) + place * len(some), len(windows) * len(cells))
             for row, name in enumerate(names):
                 begin = cell[0], seen.before[cell[0]]
                 logits = model.run(tokens, fixed.edit(name, [cell]), stream=begin)
-                found[text, row, place] = losses(logits, tokens).mean(axis=1) - clean[text]
+                found[text, row, place] = mean_losses(logits, tokens) - clean[text]
     return found, clean
 
 
@@ -378,11 +376,11 @@ def heads_replaced(subject: ExperimentContext, params: spec.HeadsReplacedParams)
     change, clean = np.empty((len(texts.loss), len(CURVES), len(counts))), np.empty(len(texts.loss))
     for some, tokens in subject.batches(texts.loss, BATCH, total=0):
         at = slice(some.start, some.stop)
-        clean[at] = losses(subject.model.run(tokens, Edit()), tokens).mean(axis=1)
+        clean[at] = mean_losses(subject.model.run(tokens, Edit()), tokens)
         for done, (row, place) in enumerate(np.ndindex(change.shape[1:])):
             subject.progress(some.start * change[0].size + done * len(some), change.size)
             edit = fixed.edit(CURVES[row], orders[row][: counts[place]])
-            loss = losses(subject.model.run(tokens, edit), tokens).mean(axis=1)
+            loss = mean_losses(subject.model.run(tokens, edit), tokens)
             change[at, row, place] = loss - clean[at]
 
     def numbers(means: Means) -> Means:

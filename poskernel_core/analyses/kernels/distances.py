@@ -9,6 +9,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.kernel import kernels_at
+from poskernel_core.analyses.replicates import GAP
 from poskernel_core.analyses.sources import check_query
 from poskernel_core.common.result import Result, distances, outputs
 from poskernel_core.common.specs import RunSpec
@@ -62,15 +63,18 @@ class KernelDistances(Analysis[KernelDistancesParams]):
         self, statistics: Statistics, params: KernelDistancesParams, progress: Progress
     ) -> Result:
         def apart(layer: int) -> dict[str, np.ndarray]:
-            kernels, _ = kernels_at(statistics, layer, params.query, params.skip)
-            return {"distance": formulas.pairwise_distances(kernels)}
+            kernels, low = kernels_at(statistics, layer, params.query, params.skip)
+            kernels = np.pad(kernels, ((0, 0), (low, 0)))
+            gaps = (kernels[:, None] - kernels).astype(np.float32)
+            return {"distance": formulas.pairwise_distances(kernels), f"distance{GAP}": gaps}
 
-        distance = self.of_layers(statistics, progress, apart)["distance"]
+        found = self.of_layers(statistics, progress, apart)
+        distance = found["distance"]
         others = ~np.eye(distance.shape[-1], dtype=bool)
         return self.result(
             params,
             {
-                "distance": distance,
+                **found,
                 "group": np.stack([linked(each, params.alike) for each in distance]),
                 "ruled_out": (others & (distance >= params.apart)).sum(axis=-1),
             },

@@ -11,6 +11,7 @@ from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statist
 from poskernel_core.analyses.claims import passing
 from poskernel_core.analyses.head_measure import HeadMeasure, grid_measures
 from poskernel_core.analyses.kernels import formulas
+from poskernel_core.analyses.replicates import GAP
 from poskernel_core.common.result import (
     NUMBERS,
     Result,
@@ -191,24 +192,26 @@ def _layer(
     rows: list[dict[str, np.ndarray]] = []
     for place, n in enumerate(positions):
         if (low := rule.first_visible(int(n), params.skip)) > n:
-            rows.append(_nothing(len(observed)))
+            rows.append(_nothing(len(observed), header.context))
             continue
         queries = queries_of(view, layer, place)
         visible = slice(low, n + 1)
         mean, variation = formulas.mean_kernels(queries, keys[:, visible], rule, low, header.groups)
         means[:, place, visible] = mean
-        row = summarise_row(mean, observed[:, place, visible], params.local_tokens)
+        hidden = low, header.context - int(n) - 1
+        row = summarise_row(mean, observed[:, place, visible], params.local_tokens, hidden)
         rows.append(row | {"query_variation": variation})
     found = {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
     return found | _equivariance(means, positions, params.skip)
 
 
 def summarise_row(
-    mean: np.ndarray, observed: np.ndarray | None, local_tokens: int
+    mean: np.ndarray, observed: np.ndarray | None, local_tokens: int, hidden: tuple[int, int]
 ) -> dict[str, np.ndarray]:
     """Summarise the mean kernels ``[head, key]`` of one query position over its visible keys.
 
-    ``observed [head, key]`` is the mean attention to the same keys; None: not recorded.
+    ``observed [head, key]`` is the mean attention to the same keys; None: not recorded. ``hidden``
+    keys are not seen before and after them.
     """
     row = {
         "etc": formulas.effective_tokens(mean),
@@ -220,12 +223,17 @@ def summarise_row(
         total = observed.sum(axis=-1, keepdims=True)
         share = observed / np.maximum(total, np.finfo(observed.dtype).tiny)
         row["attention_distance"] = formulas.total_variation(mean, share)
+        row[_GAP] = np.pad((mean - share).astype(np.float32), ((0, 0), hidden))
     return row
 
 
-def _nothing(heads: int) -> dict[str, np.ndarray]:
+_GAP = f"attention_distance{GAP}"
+
+
+def _nothing(heads: int, context: int) -> dict[str, np.ndarray]:
     names = ("etc", "half_mass_distance", "local_mass", "query_variation", "attention_distance")
-    return {name: np.full(heads, np.nan) for name in names} | {"visible_keys": np.zeros(heads)}
+    numbers = {name: np.full(heads, np.nan) for name in names} | {"visible_keys": np.zeros(heads)}
+    return numbers | {_GAP: np.zeros((heads, context), dtype=np.float32)}
 
 
 def _equivariance(means: np.ndarray, positions: np.ndarray, skip: int) -> dict[str, np.ndarray]:

@@ -120,9 +120,9 @@ def _layer(
         curves["kernel_low"], curves["kernel_high"] = np.percentile(kernels, PERCENTILES, axis=1)
     if observed is not None:
         curves["observed"] = observed
-    padding = ((0, 0), (low, header.context - n - 1))
-    padded = {name: np.pad(curve, padding) for name, curve in curves.items()}
-    summary = summarise_row(mean, observed, formulas.LOCAL_TOKENS)
+    hidden = low, header.context - n - 1
+    padded = {name: np.pad(curve, ((0, 0), hidden)) for name, curve in curves.items()}
+    summary = summarise_row(mean, observed, formulas.LOCAL_TOKENS, hidden)
     return padded | summary | {"query_variation": variation}
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from scipy.stats import spearmanr
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from poskernel_core.analyses.base import UNKNOWN, ExperimentContext
 from poskernel_core.analyses.kernel_only.experiment import Outputs
@@ -30,6 +29,7 @@ from poskernel_core.common.rounding import brief, counted
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.interventions import SetOutputs
 from poskernel_core.forward.observers import Batch, Observer
+from poskernel_core.forward.readout import losses
 from poskernel_core.statistics.moments import means_of
 
 LEAST = 0.1
@@ -289,7 +289,8 @@ def _metric(
 ) -> tuple[Metric, list[int]]:
     """Return what reads the metric off logits, and the ids of its answers."""
     if params.metric == "loss":
-        return lambda logits, _: _losses(logits, torch.tensor(clean, device="cpu")), []
+        right = torch.tensor([clean], device="cpu")
+        return lambda logits, _: losses(logits, right.expand(len(logits), -1)).mean(dim=1), []
     one, two = (
         answer_id(subject, text) if text else own
         for text, own in zip((params.answer, params.other_answer), likeliest, strict=True)
@@ -312,11 +313,6 @@ def _of_answers(answers: Tensor) -> Metric:
         return read[:, 0] - (read[:, 1] if answers.shape[1] == 2 else 0)
 
     return metric
-
-
-def _losses(logits: Tensor, clean: Tensor) -> Tensor:
-    right = clean[1:].to(logits.device).expand(len(logits), -1)
-    return cross_entropy(logits[:, :-1].transpose(1, 2), right, reduction="none").mean(dim=1)
 
 
 class PairSet:

@@ -20,7 +20,7 @@ from poskernel_core.analyses.previous_token import formulas as bands
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.heads import parse_cell
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs, ranges
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import StatisticsView, stacked
 
@@ -114,6 +114,8 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         *outputs("""
             ± profile [layer head offset], share of attention: the diagonals: mean attention $P(k)$
                 to the token $k$ places back
+        """),
+        *ranges("""
             largest_offset second_offset [layer head], tokens: the diagonals with the most and the
                 second most attention
         """),

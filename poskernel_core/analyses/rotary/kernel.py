@@ -9,6 +9,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import Analysis, Progress, Statistics
 from poskernel_core.analyses.kernels.formulas import effective_tokens, total_variation
 from poskernel_core.analyses.kernels.kernel import kernels_at, observed_row
+from poskernel_core.analyses.replicates import GAP
 from poskernel_core.analyses.rotary import formulas
 from poskernel_core.analyses.rotary.pairs import (
     BandParams,
@@ -131,23 +132,24 @@ def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dic
         "without_band": without,
         "etc": effective_tokens(whole),
         "band_etc": effective_tokens(without),
-        "band_distance": _apart(without, whole[..., None, :]),
-        "kernel_distance": _apart(whole, mean_key),
-        "equivariant_attention_distance": _apart(whole, seen),
+        **_apart("band_distance", without, whole[..., None, :]),
+        **_apart("kernel_distance", whole, mean_key),
+        **_apart("equivariant_attention_distance", whole, seen),
         "mean_key_kernel": mean_key,
         "observed": seen,
-        "attention_distance": _apart(mean_key, seen),
+        **_apart("attention_distance", mean_key, seen),
     }
     hidden = header.context - len(offset)
     offsets = {value.name for value in EquivariantKernel.values if "offset" in value.axes}
     return {
-        name: _padded(name, array, hidden) if name in offsets else array
+        name: _padded(name, array, hidden) if name in offsets or name.endswith(GAP) else array
         for name, array in row.items()
     }
 
 
-def _apart(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return total_variation(one, np.broadcast_to(other, one.shape))
+def _apart(name: str, one: np.ndarray, other: np.ndarray) -> dict[str, np.ndarray]:
+    distance = total_variation(one, np.broadcast_to(other, one.shape))
+    return {name: distance, f"{name}{GAP}": (one - other).astype(np.float32)}
 
 
 def _padded(name: str, array: np.ndarray, hidden: int) -> np.ndarray:

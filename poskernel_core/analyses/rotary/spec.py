@@ -14,7 +14,7 @@ from poskernel_core.analyses.rotary.pairs import (
     require_rotations,
     rotary_run,
 )
-from poskernel_core.common.result import Result, estimates, outputs, shares, sizes
+from poskernel_core.common.result import Result, estimates, outputs, ranges, shares, sizes
 from poskernel_core.common.specs import RunSpec
 
 
@@ -67,7 +67,7 @@ class RotarySpectrum(Analysis[BandParams]):
                 pairs together; 1 if all queries (or keys) of a head are alike, so that position
                 alone decides
         """),
-        *outputs("""
+        *ranges("""
             dominant_wavelength [layer head], tokens: wavelength of the pair with the largest
                 ``swing``
         """),

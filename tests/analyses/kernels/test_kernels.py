@@ -92,7 +92,7 @@ def test_half_mass_and_local_mass(seed, tokens):
     n, skip = 12, 2
     found = kernels_of(seed, keys=n + 1 - skip)
     means = found.mean(axis=1)
-    row = summarise_row(means, None, tokens)
+    row = summarise_row(means, None, tokens, (0, 0))
 
     for head, mean in enumerate(means):
         whole = [0.0] * skip + mean.tolist() + [0.0] * 3
@@ -106,7 +106,9 @@ def test_a_head_that_looks_at_skipped_keys_alone():
     """What 32 bits hold of its attention to the other keys is nothing: no key has a share."""
     mean = np.full((2, 5), 0.2, dtype=np.float32)
     observed = np.array([[0, 0, 0, 0, 0], [0, 0, 0, 0, 0.25]], dtype=np.float32)
-    assert [0.5, 0.8] == pytest.approx(summarise_row(mean, observed, 3)["attention_distance"])
+    assert [0.5, 0.8] == pytest.approx(
+        summarise_row(mean, observed, 3, (0, 0))["attention_distance"]
+    )
 
 
 @pytest.mark.parametrize(("mass", "etc", "visible", "local", "uniform", "expected"), KINDS)
