@@ -101,8 +101,8 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=10, help="tries behind every median")
     tries = parser.parse_args().tries
     print(
-        f"smollm2-135m (270 heads), Chromium; {platform.machine()}, {os.cpu_count()} cores, load "
-        f"{os.getloadavg()[0]:.1f} before\n\n"
+        f"smollm2-135m-instruct-q4 (270 heads), Chromium; {platform.machine()}, "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before\n\n"
         f"{'what':48} {'median':>8} {'95 %':>8} {'slowest':>8}   (ms)"
     )
     with sync_playwright() as playwright:

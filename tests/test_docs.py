@@ -157,7 +157,7 @@ def test_the_counts_of_the_table_of_pages_are_those_of_the_pages(row, question, 
     text = (ROOT / "docs/concepts/pages.md").read_text("utf-8")
     (told,) = re.findall(rf"^\| {row} \|.*\| ([^|]*) \|$", text, re.MULTILINE)
     counts = re.findall(r"\b\d+\b", told)
-    shipped = Shipped([RESULTS / "smollm2-135m"])
+    shipped = Shipped([RESULTS / "smollm2-135m-instruct-q4"])
     every = (from_entry(shipped.get(key)) for key, _ in shipped.headers())
     answers = [each for each in every if each is not None and each.analysis == question]
     parts = [each.select(query=400) if "query" in each.coordinates else each for each in answers]

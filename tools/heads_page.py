@@ -29,7 +29,7 @@ from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.engine.plan import plan_of
 from poskernel_core.storage.store import Store
 
-MODEL = "smollm2-135m"
+MODEL = "smollm2-135m-instruct-q4"
 TARGET = ROOT / "docs" / "concepts" / "heads-of-smollm2-135m.md"
 TEMPLATE = Path(__file__).with_suffix(".md.jinja")
 CONSTANTS = {"QUERY": 400, "SKIP": 4, "SHARE": 0.3, "HALF": 0.5}

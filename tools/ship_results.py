@@ -6,10 +6,10 @@ Opens every page of each model at its default settings, computes the results tha
 that are not there, and writes them to `poskernel_core/demo/results/<model>/`. What is there already
 stays as it is, byte for byte; what no page requests any more is removed. Measures that are not
 precomputed are not requested, so a new one changes nothing here. Results are cached in
-`build/shipped-cache`, so that an interrupted run continues. The weights of smollm2-135m are those
-that `make real-model` fetches; without them its results stay as they are, and what is missing of
-them is said. Last, `configurations.json` tells machines without transformers what the bundled
-models' configurations mean.
+`build/shipped-cache`, so that an interrupted run continues. The weights of smollm2-135m-instruct-q4
+are those that `make real-model` fetches; without them its results stay as they are, and what is
+missing of them is said. Last, `configurations.json` tells machines without transformers what the
+bundled models' configurations mean.
 """
 
 import json
@@ -58,7 +58,7 @@ WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
 """Models whose landing-page statistics are shipped too, without the differences of groups."""
 
 VIEWS = {
-    "smollm2-135m": Shown(
+    "smollm2-135m-instruct-q4": Shown(
         context=512,
         windows=500,
         corpus="sample",

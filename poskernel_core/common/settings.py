@@ -22,7 +22,6 @@ from pydantic import (
 )
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.renamed import told
 from poskernel_core.common.specs import DEVICE, brief, plain_python
 
 MAX_GB = 1e6
@@ -213,7 +212,7 @@ def checked_gb(size: Any) -> float:
 
 
 def check_paths() -> None:
-    """Check at a server's start that listed paths exist and that no model has an old name.
+    """Check at a server's start that listed paths exist.
 
     Paths that disappear later are handled when they are used.
     """
@@ -224,5 +223,3 @@ def check_paths() -> None:
                 f"Expected {name} to name what is there, found nothing at {path[:80]!r}: correct "
                 "the path, or take it out."
             )
-        if (new := told(path)) and name == "POSKERNEL_MODELS" and not os.path.isdir(path):
-            raise BadRequest(f"{name}: {new}")

@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from poskernel_core.common import plugins
 from poskernel_core.common.errors import BadRequest, InvalidField
 
-SCHEMA = 6
+SCHEMA = 7
 """Version of the stored layout; raising it invalidates all older store entries."""
 
-WORDING = 4
+WORDING = 5
 """Version of the descriptions of runs and requests; raising it also invalidates shipped results."""
 
 DEFAULT_TEXTS = 500

@@ -29,7 +29,7 @@ from poskernel_core.common.files import MAX_JSON_BYTES, read_object
 from poskernel_core.common.folders import default_directory
 from poskernel_core.common.modules import installed_file
 from poskernel_core.common.outside import outside
-from poskernel_core.common.renamed import told
+from poskernel_core.common.renamed import MODELS as RENAMED
 from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import AnyModel, ModelSpec, brief, default_positions
 from poskernel_core.models import gguf
@@ -153,7 +153,8 @@ def entries() -> tuple[ModelEntry, ...]:
 def is_listed(name: str) -> bool:
     """Return whether a model is one of the list."""
     names = {entry.name for entry in entries()}
-    return name in names or name in map(official_name, names)  # a model is called by that one
+    # a model is called by its official name
+    return RENAMED.get(name, name) in names or name in map(official_name, names)
 
 
 def _check_offered(name: str) -> None:
@@ -172,10 +173,11 @@ def title_here(name: str) -> str:
 
 
 def name_in(text: str) -> str:
-    """Return a model's name, given that name or the path of an archive of its results."""
+    """Return a model's name, given that name, an old one, or an archive of its results."""
     with suppress(BadArchive):
-        return read(Path(text).expanduser()).spec.name if is_archive(text) else text
-    return text
+        if is_archive(text):
+            return read(Path(text).expanduser()).spec.name
+    return text if os.path.isdir(text) else RENAMED.get(text, text)
 
 
 def note_of(name: str) -> str:
@@ -287,8 +289,8 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
         return as_probed(_locate_results(kept, revision))
     if (directory := local_directory(name)) is not None:
         return as_probed(_locate_local(name, directory, revision))
-    if new := told(name):
-        raise UnknownModel(new)
+    if name in RENAMED:
+        return locate(RENAMED[name], revision)
     return as_probed(_locate_on_hub(official_name(name), revision))
 
 

@@ -27,7 +27,10 @@ class ModelEntry:
 
 CURATED: tuple[ModelEntry, ...] = (
     ModelEntry(
-        "smollm2-135m", "135 M", "rotary", "a first look, offline: 270 heads of a real model"
+        "smollm2-135m-instruct-q4",
+        "135 M",
+        "rotary",
+        "a first look, offline: 270 heads of a real model",
     ),
     ModelEntry(
         "demo-gpt2",

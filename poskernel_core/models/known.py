@@ -9,7 +9,7 @@ _TELLING = {
     "gpt2": {"": "L4H11", "induction": "L5H1"},
     "gpt2-small-layer0": {"": "L0H7"},
     "demo-gpt2": {"": "L2H6", "induction": "L3H7", "contextual": "L0H4"},
-    "smollm2-135m": {"": "L16H0", "induction": "L18H6"},
+    "smollm2-135m-instruct-q4": {"": "L16H0", "induction": "L18H6"},
     "demo-attn-2l": {"": "L0H0", "induction": "L1H0"},
     "demo-rotary": {"": "L1H7", "induction": "L2H4"},
     "demo-training": {"": "L0H0", "induction": "L1H0"},

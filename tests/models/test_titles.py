@@ -19,7 +19,7 @@ from poskernel_core.models.stored import PACKAGED, stored_models, title_of
 from poskernel_core.plotting.by_axes import by_axes
 from tests.support.bound import bound, headings, opened_as_linked, words
 
-NAME, OTHER = "smollm2-135m", "HuggingFaceTB/SmolLM2-135M"
+NAME, OTHER = "smollm2-135m-instruct-q4", "HuggingFaceTB/SmolLM2-135M"
 TITLE = "SmolLM2-135M-Instruct, 4 bits (Q4_1)"
 
 
@@ -106,7 +106,7 @@ def test_no_page_calls_it_otherwise(shipped_only, name):
 
 def test_models_to_download_are_marked_in_the_menu(shipped, monkeypatch):
     assert {"nobody/nothing"} == catalog.to_download(
-        ["demo-gpt2", "smollm2-135m", "nobody/nothing"]
+        ["demo-gpt2", "smollm2-135m-instruct-q4", "nobody/nothing"]
     )
     monkeypatch.setattr(catalog, "to_download", lambda names: {"demo-rotary"} & {*names})
     marked = [each for each in bound(opened_as_linked())["model"].options if "on the" in each]

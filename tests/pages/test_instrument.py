@@ -34,7 +34,7 @@ CENTRE = """point => {
   return [x + width / 2, y + height / 2];
 }"""
 FIELD, MODEL = "Find and go", "demo-gpt2"
-TITLE = PACKAGED["smollm2-135m"].title
+TITLE = PACKAGED["smollm2-135m-instruct-q4"].title
 
 
 @pytest.fixture
@@ -305,7 +305,7 @@ def test_what_kernels_leave_out_is_shown(page, still):
 def test_the_title_of_the_model_is_not_cut_off(new_context, still, width):
     """In its field, and in the bar of a phone, which is not higher than the head of the page."""
     page = new_context(viewport={"width": width, "height": 844}).new_page()
-    visit(page, f"{still.url}/?model=smollm2-135m")
+    visit(page, f"{still.url}/?model=smollm2-135m-instruct-q4")
     if width < 769:
         bar = page.locator(".st-key-above summary")
         expect(bar).to_contain_text(TITLE)

@@ -270,14 +270,14 @@ def test_an_old_link_with_a_text_of_another_page(script):
 
 def test_examples_of_a_model_without_weights(shipped_only):
     """It opens with one: every head's pattern, and one head's split. No other is offered."""
-    app = opened("own_text", model="smollm2-135m")
+    app = opened("own_text", model="smollm2-135m-instruct-q4")
     assert ["row"] == figures_on(app)
     assert ["A list that repeats"] == [each.label for each in app.button if each.label in EXAMPLES]
     left_out = [each.value for each in app.caption if each.value.startswith("Not computed")]
     assert ["Not computed: what makes the token's scores.",
             "Not computed: what the head writes."] == left_out  # fmt: skip
     assert bound(app).keys().isdisjoint({"split", "writes"})
-    app = opened("own_text", model="smollm2-135m", head="L18H6")
+    app = opened("own_text", model="smollm2-135m-instruct-q4", head="L18H6")
     assert next(iter(EXAMPLES.values())) == bound(app)[PARAMETER].value
     assert [] == figures_on(app)
     assert "of 270 heads the share" in words(app)

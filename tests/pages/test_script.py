@@ -251,6 +251,6 @@ def test_the_front_end_alone(monkeypatch):
 def test_a_kind_that_is_open_says_so(shipped_only):
     """Where its interval holds the limit that decides it."""
     for head, said in (("L16H0", "**local** |"), ("L0H3", "** (not resolved) |")):
-        app = opened("etc_heatmap", model="smollm2-135m", head=head)
+        app = opened("etc_heatmap", model="smollm2-135m-instruct-q4", head=head)
         (table,) = (each.value for each in app.markdown if each.value.startswith("| Kind |"))
         assert said in table.splitlines()[0]

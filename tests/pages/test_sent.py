@@ -12,7 +12,7 @@ def test_a_page_that_is_visited_again_is_sent_in_short(page, still, title):
     """Figures and tables that the browser has seen on one of the last pages are not sent again."""
     sent = []
     page.on("websocket", lambda socket: socket.on("framereceived", lambda each: sent.append(each)))
-    visit(page, f"{still.url}/?model=smollm2-135m")
+    visit(page, f"{still.url}/?model=smollm2-135m-instruct-q4")
     sizes = []
     for _ in range(2):
         sent.clear()

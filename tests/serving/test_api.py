@@ -430,5 +430,5 @@ def test_what_programs_get(asking, monkeypatch):
 
 
 def test_results_without_weights(web):
-    answer = ask(web, model="smollm2-135m", run=RUN)
+    answer = ask(web, model="smollm2-135m-instruct-q4", run=RUN)
     assert (409, "ComputeDisabled") == (answer.status_code, answer.json()["error"])

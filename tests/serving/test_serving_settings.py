@@ -8,7 +8,6 @@ import pytest
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.renamed import MODELS
 from poskernel_core.common.settings import PUBLIC, Settings, check_paths, settings, variable
 from serving.admission import ConnectionLimits
 from tests.support.server import ROOT, environment
@@ -113,16 +112,6 @@ def test_bounds_are_those_of_the_host(monkeypatch):
         own = getattr(alone, name)
         assert own is None or quota <= own
         assert name == "max_jobs" or quota == getattr(found, name)
-
-
-def test_old_names_of_models(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    for old, new in MODELS.items():
-        monkeypatch.setenv("POSKERNEL_MODELS", f"gpt2, {old}")
-        with pytest.raises(BadRequest, match=f"^POSKERNEL_MODELS: '{old}' is called '{new}' now.$"):
-            check_paths()
-        (tmp_path / old).mkdir()
-        check_paths()
 
 
 def test_the_documentation_has_every_variable():

@@ -30,7 +30,7 @@ from tools import ship_results
 from tools.recorded import PageFailed, visit, visit_all
 
 STALE = "what comes with the project is stale: run 'make shipped' and commit what it writes"
-VIEW = "smollm2-135m"
+VIEW = "smollm2-135m-instruct-q4"
 MODELS = (*curated.BUNDLED_MODELS, VIEW)
 WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
 REAL = ROOT / "build" / "real-model"
