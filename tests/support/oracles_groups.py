@@ -39,6 +39,17 @@ def error_and_bias(numbers):
     return np.sqrt((count - 1) / count * spread), (count - 1) * (middle - whole)
 
 
+def half_of_what_is_lost(gaps):
+    """Half of what a distance loses by cross-fit, from rows of differences `[d, d_0, d_1, ...]`."""
+    whole, *without = gaps
+    count, fitted = len(without), 0.0
+    for each in without:
+        for all_of_them, others in zip(whole, each, strict=True):
+            pseudo = count * all_of_them - (count - 1) * others
+            fitted += 0.5 * math.copysign(1.0, others) * pseudo / count
+    return (0.5 * sum(map(abs, whole)) - fitted) / 2
+
+
 def mean_of(reading, choice, kept_of=None):
     """The mean over the texts of a choice of groups.
 
@@ -139,6 +150,12 @@ class Head:
             "equivariance_error": oracles.equivariance(n, others, skip),
             "attention_distance": oracles.fidelity(row, observed, max(skip, self.visible(n, 0)[0])),
         }
+
+    def gap(self, choice, n, skip):
+        """The kernel less the observed attention, by key."""
+        row, low = self.mean_kernel(choice, n, skip), max(skip, self.visible(n, 0)[0])
+        seen = self.mean(self.rows, choice)[n].tolist()[low : n + 1]
+        return [k - a / sum(seen) for k, a in zip(row[low : n + 1], seen, strict=True)]
 
     def profile(self, choice, start):
         """`P(k)`, the mean attention k places back."""
