@@ -192,9 +192,9 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
     head = selection.of(ranked)
     st.subheader(f"{head_link(selection.cell)}: {head.text_of('kind')}", anchor="head")
     st.markdown(
-        f"Largest diagonal: offset {int(head.values['largest_offset'])} "
+        f"Largest diagonal: offset {value_text(head, 'largest_offset')} "
         f"({value_text(head, 'largest_mass')} of the attention); second: offset "
-        f"{int(head.values['second_offset'])} ({value_text(head, 'second_mass')}). "
+        f"{value_text(head, 'second_offset')} ({value_text(head, 'second_mass')}). "
         "**Repeated tokens:** in windows where one token in "
         f"{head.params['repeat_every']} is replaced by the one before it, the previous token gets "
         f"{value_text(head, 'repeated_mass')} if it is the same token, otherwise "

@@ -28,7 +28,7 @@ from poskernel_core.analyses.rotary.pairs import BandParams
 from poskernel_core.analyses.rotary.spec import RotarySpectrum
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, rounded, value_text
+from poskernel_core.common.rounding import counted, value_text
 
 OWN: Final = {name: each for name, each in MEASURES.items() if each.question is RotarySpectrum}
 
@@ -197,7 +197,7 @@ def _numbers(one: Result, kernel: Result) -> str:
     """Return the head's numbers in sentences."""
     return (
         f"Dominant wavelength: "
-        f"**{counted(rounded(float(one.values['dominant_wavelength'])), 'token')}**. "
+        f"**{counted(value_text(one, 'dominant_wavelength'), 'token')}**. "
         f"Mean share of queries {value_text(one, 'mean_share_queries')}, of keys "
         f"{value_text(one, 'mean_share_keys')}. The equivariant kernel lies at a TV distance of "
         f"{value_text(kernel, 'kernel_distance')} from the positional kernel and of "

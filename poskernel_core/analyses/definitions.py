@@ -102,7 +102,25 @@ def errors_of(result: Result) -> str:
     return less + (
         f"Errors count {', '.join(parts[:-1])}{' or ' if parts[1:] else ''}{parts[-1]}; a 95 % "
         f"interval is {most}{result.interval:.2f} errors wide on either side."
+        f"{_too_narrow(result)}"
     )
+
+
+def _too_narrow(result: Result) -> str:
+    """Return which intervals are too narrow in some heads, as windows are few."""
+    question, windows = ANALYSES.get(result.analysis), result.provenance.get("windows")
+    if question is None or not isinstance(windows, int):
+        return ""
+    measures = {each.value: each.title for each in question.measures}
+    few = {
+        measures.get(each.name, each.name.replace("_", " ")): each.holds_from
+        for each in question.values
+        if each.name in result.lows and windows < each.holds_from
+    }
+    if not few:
+        return ""
+    names = " and ".join(", ".join(few).rsplit(", ", 1))
+    return f" Below {max(few.values())} windows, intervals of {names} are too narrow in some heads."
 
 
 def limits_of(field: FieldInfo) -> str:

@@ -107,7 +107,7 @@ def counted(number: int | str, noun: str, several: str = "") -> str:
 def value_text(result: Result, name: str) -> str:
     """Return a scalar value of a result with its standard error, such as ``93.20 ± 0.41``.
 
-    A range is told by its ends: ``14 (12 to 15)``.
+    A range is told by its ends, if they differ: ``14 (12 to 15)``.
     """
     return str(texts_of(result, name))
 
@@ -123,7 +123,7 @@ def texts_of(result: Result, name: str) -> np.ndarray:
     if name in result.lows and name not in result.errors:
         ends = zip(result.lows[name].ravel(), result.highs[name].ravel(), strict=True)
         texts = [
-            text if math.isnan(low) else f"{text} ({rounded(low)} to {rounded(high)})"
+            f"{text} ({rounded(low)} to {rounded(high)})" if low < high else text
             for text, (low, high) in zip(texts, ends, strict=True)
         ]
     return np.array(texts, dtype=object).reshape(values.shape)

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from poskernel_core.analyses import find
+from poskernel_core.analyses.replicates import errors_and_biases
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import NUMBERS, Result, Value, errors_together
+from poskernel_core.common.rounding import texts_of
 from poskernel_core.engine.provenance import from_entry, to_entry
 from poskernel_core.export.files import to_csv
 from poskernel_core.storage.encoding import decode, encode
@@ -163,6 +165,20 @@ def test_biases_in_the_store(result):
     np.testing.assert_array_equal(biased.biases["p"], again.biases["p"])
     assert {} == before.biases
     np.testing.assert_array_equal(result.values["p"], before.values["p"])
+
+
+def test_ranges_of_replicates():
+    """A place is what all texts say, with the smallest and largest number without one group."""
+    question = find("previous-token")
+    whole = {"largest_offset": np.array([[3, 1]])}
+    kept = [{"largest_offset": np.array([[1, 1]])}, {"largest_offset": np.array([[5, 1]])}]
+    errors, biases = errors_and_biases(question.values, whole, kept)
+    made = question.result(question.params(), whole, errors, biases)
+    for one in (made, from_entry(decode(encode("key", *to_entry(made)), "key"))):
+        assert not one.errors.keys() | one.biases.keys()
+        parts = [part["largest_offset"].tolist() for part in (one.lows, one.values, one.highs)]
+        assert [[[1, 1]], [[3, 1]], [[5, 1]]] == parts
+        assert [["3 (1 to 5)", "1"]] == texts_of(one, "largest_offset").tolist()
 
 
 def test_what_was_stored_as_an_estimate():

@@ -1,6 +1,7 @@
 """Numbers are shown to the digits that their error leaves."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -77,6 +78,10 @@ def test_texts_of_a_result():
     )  # fmt: skip
     assert [["1.235 ± 0.010", "2.0 ± 1.0"], ["–", "4"]] == texts_of(result, "x").tolist()
     assert ["0.3333"] == texts_of(result, "y").tolist()
+    low, high = result.values["y"] - 0.1, np.array([1.0])
+    ranged = replace(result.only("y"), lows={"y": low}, highs={"y": high})
+    assert ["0.3333 (0.2333 to 1)"] == texts_of(ranged, "y").tolist()
+    assert ["0.3333"] == texts_of(replace(ranged, lows={"y": high}), "y").tolist()
     one = result.only("x").select(layer=0, head=0)
     assert "1.235 ± 0.010" == value_text(one, "x")
 
