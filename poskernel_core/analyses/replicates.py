@@ -103,8 +103,7 @@ def errors_and_biases(
             each = found + np.angle(np.exp(1j * (each - found)))
         errors[value.name], biases[value.name] = jackknife(each), bias(found, each)
         if value.kind == "range" and len(without) > 1:
-            ends = np.fmin.reduce(each), np.fmax.reduce(each)
-            low, high = np.fmin(ends[0], found), np.fmax(ends[1], found)
+            low, high = np.minimum(each.min(axis=0), found), np.maximum(each.max(axis=0), found)
             errors[value.name], biases[value.name] = (high - low) / 2, found - (high + low) / 2
         if (gap := value.name + GAP) in whole and len(without) > 1:
             fitted = cross_fit(whole[gap], [one[gap] for one in without], each)

@@ -11,7 +11,7 @@ from poskernel_core.analyses.patching.pairs import MADE, PairsParams
 from poskernel_core.analyses.patching.spec import INTO_CHANGED, of_clear
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import layer_of
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, estimates, outputs, ranges
 from poskernel_core.common.specs import CorpusSpec, RunSpec
 from poskernel_core.data.made import RANDOM
 from poskernel_core.models.catalog import find_again
@@ -124,8 +124,9 @@ class Faithfulness(Circuit[FaithfulnessParams]):
         *outputs("""
             random_low random_high [first], share of the behaviour: the least and the most that is
                 recovered by one of the random orders
+        """),
+        *ranges("""
             k80 [curve], heads: the fewest from which on 0.8 is recovered, or still is; NaN: none
-            k80_low k80_high [curve], heads: the range of the same without each group of pairs
         """),
         *SIZES,
     )

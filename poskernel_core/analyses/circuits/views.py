@@ -53,9 +53,7 @@ def _curves(result: Result) -> go.Figure:
 def _enough(result: Result) -> str:
     """Say how many heads are enough, and how much of what they recover their kernels do."""
     curve = result.words("curve").index(KEPT) if KEPT in result.words("curve") else 0
-    least, low, high = (
-        float(result.values[name][curve]) for name in ("k80", "k80_low", "k80_high")
-    )
+    least, low, high = (float(each) for each in result.estimate_of("k80", curve))
     counts = result.coordinates["first"]
     if not np.isfinite(least + low + high) or least not in counts:
         return ""
@@ -209,8 +207,6 @@ VIEWS: Views = {
             "ten of them.",
             explains="content k80",
         ),
-        View(
-            "k80 k80_low k80_high [curve], recovered [curve first], content [first]", says=_enough
-        ),
+        View("k80 [curve], recovered [curve first], content [first]", says=_enough),
     ),
 }

@@ -147,7 +147,7 @@ def test_an_induction_circuit(tmp_path):
     assert abs(kept[1]) < 0.05
     np.testing.assert_allclose(removed[2:], 0, atol=1e-3)
     np.testing.assert_allclose(kernel[1:], 0.5, atol=0.1)
-    assert (2, 2, 2) == tuple(found.values[name][0] for name in ("k80", "k80_low", "k80_high"))
+    assert (2, 2, 2) == found.estimate_of("k80", 0)
 
 
 BAD = {

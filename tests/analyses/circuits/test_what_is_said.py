@@ -29,14 +29,14 @@ def edges(error=0.01, **changes):
 def curves(recovered, k80=(2, 2, 3), error=0.01, difference=3.0):
     values = {
         "recovered": [recovered, [0, 0.1, 0.3, 0.4]], "content": [0, 0.2, 0.5, 0.6],
-        "k80": [k80[0], np.nan], "k80_low": [k80[1], np.nan], "k80_high": [k80[2], np.nan],
-        "difference": difference,
+        "k80": [k80[0], np.nan], "difference": difference,
     }  # fmt: skip
+    low, high = ({"k80": np.array([end, np.nan])} for end in k80[1:])
     values = {name: np.array(value, float) for name, value in values.items()}
     errors = {name: np.full(values[name].shape, error)
               for name in ("recovered", "content", "difference")}  # fmt: skip
     return made("faithfulness", values, errors, texts={"curve": [KEPT, "random"]},
-                coordinates={"first": np.array([0, 1, 2, 7])})  # fmt: skip
+                coordinates={"first": np.array([0, 1, 2, 7])}, lows=low, highs=high)  # fmt: skip
 
 
 def test_the_largest_edge_is_named():

@@ -108,17 +108,10 @@ def faithfulness(subject: ExperimentContext, params: spec.FaithfulnessParams) ->
             "k80": np.array([formulas.enough(counts, row) for row in recovered]),
         }
 
-    whole, *without = [
-        numbers(each) for each in means_of({"metric": metric}, set_of.group.tolist())
-    ]
-    replicates = np.array([each["k80"] for each in without])
-    others = set_of.sizes | {
-        "k80_low": replicates.min(axis=0),
-        "k80_high": replicates.max(axis=0),
-    }
+    kept = map(numbers, means_of({"metric": metric}, set_of.group.tolist()))
     names = [[head_name(*cell) for cell in ranking] for ranking in rankings]
     return spec.Faithfulness.estimated(
-        subject, params, [whole, *without], others, coordinates={"first": counts},
+        subject, params, kept, set_of.sizes, coordinates={"first": counts},
         texts={"curve": [*curves, spec.RANDOM_ORDER], "ranking": names},
         provenance={"errors": spec.Faithfulness.error_counts},
     )  # fmt: skip
