@@ -130,6 +130,8 @@ class Question(ABC, Generic[P]):
         ignores: the run fields that its answer does not depend on.
         uses: the model parts that it requires.
         scheme: the position schemes that it works for, such as ``rotary ALiBi``; empty: any.
+        narrow_below: values whose 95 % intervals are too narrow in some heads, and below how many
+            windows (``tools/coverage.py``); 0: of any number that was tried.
         measures: its measures that can colour the grid of all heads and join the tables of all.
         precomputed: when ``precompute`` computes it: always, with ``--experiments``, or never.
         continued: how a cell of Python computes its number by hooks (``export.continuation``);
@@ -149,6 +151,7 @@ class Question(ABC, Generic[P]):
     ignores: ClassVar[frozenset[str]] = frozenset()
     uses: ClassVar[tuple[Part, ...]] = ()
     scheme: ClassVar[str] = ""
+    narrow_below: ClassVar[tuple[tuple[str, int], ...]] = ()
     measures: ClassVar[tuple[HeadMeasure, ...]] = ()
     precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
     continued: ClassVar[str] = ""

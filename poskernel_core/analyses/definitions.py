@@ -111,16 +111,13 @@ def _too_narrow(result: Result) -> str:
     question, windows = ANALYSES.get(result.analysis), result.provenance.get("windows")
     if question is None or not isinstance(windows, int):
         return ""
-    measures = {each.value: each.title for each in question.measures}
-    few = {
-        measures.get(each.name, each.name.replace("_", " ")): each.holds_from
-        for each in question.values
-        if each.name in result.lows and windows < each.holds_from
-    }
-    if not few:
-        return ""
-    names = " and ".join(", ".join(few).rsplit(", ", 1))
-    return f" Below {max(few.values())} windows, intervals of {names} are too narrow in some heads."
+    titles = {measure.value: measure.title for measure in question.measures}
+    narrow = [
+        titles.get(name, name.replace("_", " ")) + (f" (below {least} windows)" if least else "")
+        for name, least in question.narrow_below
+        if name in result.errors and (not least or windows < least)
+    ]
+    return f" Too narrow in some heads: the intervals of {', '.join(narrow)}." if narrow else ""
 
 
 def limits_of(field: FieldInfo) -> str:

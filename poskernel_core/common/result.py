@@ -64,8 +64,6 @@ class Value:
             answer at one position lacks it.
         kind: how it is corrected, and how its interval is drawn, if it has one.
         bounds: its range; a value beyond it, because texts are few, is put at its end.
-        holds_from: the windows from which its intervals hold in every head that was tried, if not
-            from the fewest (``tools/coverage.py``).
     """
 
     name: str
@@ -78,7 +76,6 @@ class Value:
     over_positions: bool = False
     kind: Kind = "smooth"
     bounds: tuple[float, float] = (-math.inf, math.inf)
-    holds_from: int = 0
 
     @property
     def has_interval(self) -> bool:

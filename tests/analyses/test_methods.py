@@ -124,11 +124,10 @@ def test_reading_a_docstring(monkeypatch):
     assert "`a` and `Helix`, `log`" == shown
 
 
-def with_errors(question, **provenance):
+def with_errors(question, value="x", **provenance):
     """A result of a question with one value and its error."""
-    one = np.ones(())
-    return Result(question, {}, {"x": one}, {"x": ()}, {"x": ""}, errors={"x": one},
-                  provenance=provenance)  # fmt: skip
+    one = {value: np.ones(())}
+    return Result(question, {}, one, {value: ()}, {value: ""}, errors=one, provenance=provenance)
 
 
 QUERIES = "queries alone, not the texts"
@@ -154,6 +153,21 @@ def test_what_errors_count_in_a_sentence(question, told, counted, wide):
     assert found.startswith(f"Errors count {counted}")
     assert wide in found
     assert bool(wide) == ("95 %" in found)
+
+
+@pytest.mark.parametrize(("windows", "told"), [(199, True), (200, False), ("unknown", False)])
+def test_intervals_that_are_too_narrow_are_named_below_their_windows(windows, told):
+    assert ("attention_distance", 200) in ANALYSES["kernel"].narrow_below
+    told_of = {"errors": "documents", "groups": 10, "windows": windows}
+    one = with_errors("kernel", "attention_distance", **told_of)
+    assert ("attention distance (below 200 windows)" in errors_of(one)) == told
+    assert "Too narrow" not in errors_of(with_errors("kernel", **told_of))
+
+
+def test_every_value_with_intervals_too_narrow_has_intervals():
+    for name, question in ANALYSES.items():
+        known = {value.name for value in question.values if value.has_error}
+        assert dict(question.narrow_below).keys() <= known, name
 
 
 def test_nothing_is_said_of_errors_that_are_none():

@@ -54,6 +54,7 @@ class HeadVisMetrics(Analysis[Params]):
         """,
         kind="plain",
     )
+    narrow_below = (("induction_score", 0),)
     gathers = ("headvis",)
     ignores = KEPT_QUERIES | OWN_PASS
 

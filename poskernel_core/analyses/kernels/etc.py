@@ -98,6 +98,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             "visible_keys [layer head query], tokens: number of keys that the kernel is spread over"
         ),
     )
+    narrow_below = (("attention_distance", 200),)
     measures = (
         HeadMeasure(
             "effective token count",

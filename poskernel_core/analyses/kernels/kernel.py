@@ -73,6 +73,7 @@ class PositionalKernel(Analysis[KernelParams]):
             "visible_keys [layer head], tokens: number of keys that the kernel is spread over"
         ),
     )
+    narrow_below = (("attention_distance", 200),)
     continued = "kernel"
     precomputed = "always"
 
