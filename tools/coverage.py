@@ -167,6 +167,7 @@ def coverage(truth: dict[str, Result], found: list[dict[str, Result]]) -> dict[s
         f"{question}: {value}": _held(found, truth, question, value)
         for question, whole in truth.items()
         for value in whole.lows
+        if value in whole.errors  # a range holds no percentage
     }
     return table | {"one head on two samples: distance": _of_two(found)}
 
