@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from poskernel_core.analyses.kernels.formulas import total_variation
+from poskernel_core.analyses.kernels.formulas import effective_tokens, total_variation
 from poskernel_core.common.jackknife import bias, cross_fit, estimate, jackknife, signs
 
 Rows = Float[np.ndarray, "*batch offset"]
@@ -94,3 +94,9 @@ def apart(value: np.ndarray, error: np.ndarray) -> np.ndarray:
     both = np.hypot(error, error[..., :1])
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(gap == 0, np.where(np.isnan(both), np.nan, 0.0), gap / both)
+
+
+def token_counts(rows: Rows) -> Float[np.ndarray, "*batch"]:
+    """Return the effective tokens of rows that end in NaN; NaN of rows that are not known."""
+    unknown = np.isnan(rows).all(axis=-1, keepdims=True)
+    return effective_tokens(np.where(unknown, np.nan, np.nan_to_num(rows)))

@@ -18,7 +18,6 @@ from poskernel_core.analyses.comparison.pins import (
     read_pins,
     write_pins,
 )
-from poskernel_core.analyses.kernels.formulas import effective_tokens
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import parse_cell
 from poskernel_core.common.jackknife import bias, jackknife
@@ -150,8 +149,8 @@ class HeadDistances(Composition[HeadDistancesParams]):
             one, other = (kernels[place].values["replicate"].astype(float) for place in (i, j))
             for part, number in formulas.compared(rows[i], rows[j], one, other, width).items():
                 numbers[part][i, j] = numbers[part][j, i] = number
-        spread = [effective_tokens(np.nan_to_num(row)) for row in rows]
-        without = [effective_tokens(np.nan_to_num(one.values["replicate"])) for one in kernels]
+        spread = [formulas.token_counts(row) for row in rows]
+        without = [formulas.token_counts(one.values["replicate"]) for one in kernels]
         both = list(zip(spread, without, strict=True))
         return self.result(
             params,

@@ -273,3 +273,8 @@ def test_kernels_with_biases():
     assert ("queries", 0) == (before.error_counts, before.groups)
     assert ("documents", 7) == (after.error_counts, after.groups)
     assert {"distance", "etc"} == after.biases.keys()  # a row is not corrected
+
+
+def test_token_counts_of_rows_that_are_shorter_or_not_known():
+    rows = np.array([[0.5, 0.5, np.nan], [0.25, 0.75, 0.0], [np.nan] * 3])
+    np.testing.assert_allclose(formulas.token_counts(rows), [2.0, 1.6, np.nan])
