@@ -32,7 +32,7 @@ class AttentionEntropy(Analysis[SkipParams]):
     values = estimates(
         "entropy [layer head query], nats: mean over windows; NaN where no key is left"
     )
-    narrow_below = (("entropy", 0),)
+    narrow_below = (("entropy", 200),)
     measures = grid_measures("""
         attention entropy [entropy, linear], nats: Dark: in each window the head looks at few keys;
             bright: at many.

@@ -86,7 +86,7 @@ class ForeseenAttention(Analysis[QueryParams]):
         *outputs("visible_keys [layer head], tokens: number of keys that the query sees"),
     )
     texts = outputs("ways [way], name: the ways to choose keys")
-    narrow_below = (("share_32", 0), ("gain_32", 200))
+    narrow_below = (("share_32", 200), ("gain_32", 200))
     measures = grid_measures("""
         attention foreseen with 32 keys [share_32, unit], share of attention: Bright: 32 keys chosen
             by the kernel get most of the attention.

@@ -54,7 +54,13 @@ class HeadVisMetrics(Analysis[Params]):
         """,
         kind="plain",
     )
-    narrow_below = (("induction_score", 0), ("pattern_entropy", 0), ("qk_distance", 0))
+    narrow_below = (
+        ("self_attention_score", 500),
+        ("prev_token_score", 500),
+        ("induction_score", 500),
+        ("pattern_entropy", 0),
+        ("qk_distance", 0),
+    )
     gathers = ("headvis",)
     ignores = KEPT_QUERIES | OWN_PASS
 

@@ -160,7 +160,7 @@ class PreviousToken(Analysis[PreviousTokenParams]):
             labels=MECHANISMS,
         ),
     )
-    narrow_below = (("repeated_mass", 500), ("previous_mass", 500))
+    narrow_below = (("largest_mass", 500), ("previous_mass", 500), ("repeated_mass", 500))
     measures = grid_measures("""
         previous-token ratio [ratio, unit], second diagonal over the largest ↓: Dark: one diagonal
             of the mean attention stands out from all others.

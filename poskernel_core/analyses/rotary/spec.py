@@ -76,7 +76,7 @@ class RotarySpectrum(Analysis[BandParams]):
                 band of wavelengths, over those of all pairs
         """),
     )
-    narrow_below = (("long_weight", 500), ("mean_share_keys", 0))
+    narrow_below = (("long_weight", 200), ("short_weight", 500), ("mean_share_keys", 0))
     measures = grid_measures("""
         dominant wavelength [dominant_wavelength, log], tokens (log scale): Dark: the pair that
             moves the positional logit most turns within a few tokens.
