@@ -4,11 +4,11 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
+from poskernel_core.analyses.base import SkipParams
 from poskernel_core.analyses.circuits.formulas import numbers_of_heads
 from poskernel_core.analyses.kernel_only.spec import AFFORDABLE
-from poskernel_core.analyses.patching.pairs import MADE, PairsParams
-from poskernel_core.analyses.patching.spec import INTO_CHANGED, of_clear
+from poskernel_core.analyses.patching.pairs import PairsParams
+from poskernel_core.analyses.patching.spec import INTO_CHANGED, OfPairs, of_clear
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.result import Result, estimates, outputs, ranges
@@ -34,19 +34,10 @@ SIZES = (
 )
 
 
-class Circuit(Experiment[P]):
+class Circuit(OfPairs[P]):
     """What questions about a set of pairs share; shares are of a difference that is clear."""
 
-    params: type[P]
-    uses = ("predictions",)
-    ignores = Experiment.ignores | OWN_WINDOWS
-    error_counts = "pairs of prompts"
     long = True
-
-    def completed(self, run: RunSpec, params: P) -> P:
-        """Return the parameters without those that the kind of set does not use."""
-        unused = {"pairs": "", "skip_bad": False} if params.maker else {"count": MADE}
-        return params.model_copy(update=unused)
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
         if not params.of_set:
@@ -55,10 +46,6 @@ class Circuit(Experiment[P]):
                 "maker."
             )
         return run.model_copy(update={"positions": (0,)})
-
-    def smaller(self, run: RunSpec, params: P, tokens: int) -> tuple[str, str]:
-        fit = params.rows * tokens // self.tokens(run, params)
-        return "pairs times runs times length", f"choose up to {fit:,} of {params.rows:,} pairs"
 
     @classmethod
     def derived(cls, result: Result) -> Result:

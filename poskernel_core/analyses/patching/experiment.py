@@ -15,6 +15,7 @@ from poskernel_core.analyses.kernel_only.experiment import Outputs
 from poskernel_core.analyses.patching import spec
 from poskernel_core.analyses.patching.pairs import (
     END,
+    PairsParams,
     TokenPair,
     answer_id,
     by_length,
@@ -41,6 +42,9 @@ TOKENS = 1024
 Metric = Callable[[Tensor, Tensor], Tensor]
 """Reads a number for each text off logits ``[text, pos, vocab]``, given the pair of each text."""
 
+SomePairs = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]
+"""Numbers of equally long pairs, and the ids of their clean and changed prompts ``[pair, pos]``."""
+
 Spans = Sequence[tuple[slice, slice]]
 """For each pair, some tokens of the prompt that is run, and as many of the other one."""
 
@@ -55,7 +59,8 @@ class _Pairs(Observer):
         patched: the outputs with parts of the other prompts', by part and layer.
         by_key: patterns ``[pair, head, query, key]``, values and the other prompts' values ``[pair,
             head, key, d]`` of the only layer.
-        gradient: of the metric by the heads' outputs, ``[pair, head, pos, d]`` by layer.
+        every: the outputs of both, ``[prompt, head, pos, d]`` by layer.
+        gradients: of the metrics by them, alike.
         ends: the metric of the prompts that are run, and of the other ones, ``[2, pair]``.
     """
 
@@ -64,32 +69,32 @@ class _Pairs(Observer):
     def __init__(
         self,
         subject: ExperimentContext,
-        params: spec.PatchParams,
+        direction: str,
         prompts: tuple[np.ndarray, np.ndarray],
         metric_of: Callable[[Tensor], Metric],
         parts: Sequence[str],
         layers: Collection[int],
         graph: bool = True,
+        keep: int | None = 1,
     ) -> None:
         self.subject, self.parts, self.layers = subject, parts, layers
         self.stream: dict[int, Tensor] = {}
         self.outputs: dict[int, Tensor] = {}
         self.patched: dict[str, dict[int, Tensor]] = {part: {} for part in parts}
         # the places of clean and changed prompts
-        self.places = [1, 0] if params.direction == spec.INTO_CHANGED else [0, 1]
+        self.places = [1, 0] if direction == spec.INTO_CHANGED else [0, 1]
         both = torch.from_numpy(np.concatenate([prompts[place] for place in self.places]))
-        self.tokens, self.keep = both.chunk(2)[0], None if params.metric == "loss" else 1
+        self.tokens, self.keep = both.chunk(2)[0], keep
         pairs = torch.arange(len(self.tokens), device="cpu")
         edit = Outputs()
-        logits = subject.model.run(both, edit, [self], keep=self.keep, graph=graph)
+        logits = subject.model.run(both, edit, [self], keep=keep, graph=graph)
         self.metric = metric_of(torch.stack(logits.detach().chunk(2))[self.places])
         metrics = self.metric(logits, pairs.repeat(2)).view(2, -1)
         self.ends = metrics.detach().double().cpu().numpy()
+        self.every = edit.outputs
         if graph:
-            gradients = torch.autograd.grad(metrics[0].sum(), [*edit.zeros.values()])
-            self.gradient = {
-                at: each.chunk(2)[0] for at, each in zip(edit.zeros, gradients, strict=True)
-            }
+            gradients = torch.autograd.grad(metrics.sum(), [*edit.zeros.values()])
+            self.gradients = dict(zip(edit.zeros, gradients, strict=True))
 
     @property
     def difference(self) -> np.ndarray:
@@ -154,7 +159,7 @@ class _Pairs(Observer):
         Returns:
             ``[pair, output]``, in nats.
         """
-        size = self.subject.batch or max(1, TOKENS // self.tokens.shape[1])
+        size = texts_per_run(self.subject, self.tokens.shape[1])
         pairs, found = torch.arange(len(self.tokens), device="cpu"), list[np.ndarray]()
         while batch := [*islice(outputs, max(1, size // len(pairs)))]:
             count = len(batch)
@@ -170,9 +175,24 @@ class _Pairs(Observer):
 
     def attributions(self, layer: int, outputs: Iterator[Tensor]) -> np.ndarray:
         """Return first-order estimates of the changes, ``[pair, output]``, in nats."""
-        own, gradient = self.outputs[layer], self.gradient[layer]
+        own, gradient = self.outputs[layer], self.gradients[layer].chunk(2)[0]
         found = [((z - own) * gradient).sum(dim=(1, 2, 3)) for z in outputs]
         return torch.stack(found, dim=1).double().cpu().numpy()
+
+    def carried(self, layer: int) -> np.ndarray:
+        """Estimate what each head adds to the clean metric less the changed one, ``[pair, head]``.
+
+        It is the difference of its outputs times the mean gradient of both prompts, in nats.
+        """
+        halves = self.every[layer].chunk(2)
+        clean, changed = (halves[place] for place in self.places)
+        slope = sum(self.gradients[layer].chunk(2)) / 2
+        return (slope * (clean - changed)).sum(dim=(2, 3)).double().cpu().numpy()
+
+
+def texts_per_run(subject: ExperimentContext, tokens: int) -> int:
+    """Return the number of texts in one run, given the tokens of each."""
+    return subject.batch or max(1, TOKENS // tokens)
 
 
 def patch_heads(subject: ExperimentContext, params: spec.PatchHeadsParams) -> Result:
@@ -245,7 +265,8 @@ def _one_pair(
         return metric
 
     both = np.array([prompts[0]]), np.array([prompts[1]])
-    pair = _Pairs(subject, params, both, metric_of, parts, layers)
+    keep = None if params.metric == "loss" else 1
+    pair = _Pairs(subject, params.direction, both, metric_of, parts, layers, keep=keep)
     clean, changed = (float(pair.ends[place, 0]) for place in pair.places)
     if not abs(clean - changed) >= LEAST:
         raise BadRequest(
@@ -318,42 +339,86 @@ def _of_answers(answers: Tensor) -> Metric:
 class PairSet:
     """A set of pairs, and the metric of each clean and each changed prompt, ``[2, pair]``."""
 
-    def __init__(self, subject: ExperimentContext, params: spec.PatchParams) -> None:
+    def __init__(
+        self,
+        subject: ExperimentContext,
+        params: PairsParams,
+        metric: str = "difference",
+        direction: str = "changed-into-clean",
+    ) -> None:
         self.subject, self.params = subject, params
+        self.metric, self.direction = metric, direction
         self.pairs = token_pairs(subject, params)
         self.metrics = np.full((2, len(self.pairs)), np.nan)
-        self.sign = 1 if params.direction == spec.INTO_CHANGED else -1
+        self.sign = 1 if direction == spec.INTO_CHANGED else -1
 
     @property
     def shown(self) -> np.ndarray:
         """The numbers of the pairs that show the behaviour, as far as they were run."""
         return np.flatnonzero(self.metrics[0] - self.metrics[1] >= LEAST)
 
-    def batches(self, among: np.ndarray | None = None) -> list[tuple[np.ndarray, Any]]:
+    @property
+    def sizes(self) -> dict[str, np.ndarray]:
+        """How many pairs are used, and how many are not."""
+        run, used = np.isfinite(self.metrics[0]).sum(), len(self.shown)
+        return {"pairs": np.array(used), "left_out": np.array(run - used)}
+
+    @property
+    def provenance(self) -> dict[str, int]:
+        """What stands in place of windows of text: pairs, and the longest prompt's tokens."""
+        lengths = [len(self.pairs[number].clean) for number in self.shown]
+        return {"windows": len(lengths), "context": max(lengths)}
+
+    def groups(self, fewest: int = 1) -> np.ndarray:
+        """Return the group of each pair that shows the behaviour, ``[pair]``.
+
+        Raises:
+            BadRequest: there are fewer groups.
+        """
+        groups = groups_of_pairs([self.pairs[number] for number in self.shown])
+        if len(np.unique(groups)) < fewest:
+            of = "of two groups or more " * (fewest > 1)
+            raise BadRequest(
+                f"Expected pairs {of}whose clean prompt prefers its answer by {LEAST:g} nats more "
+                f"than the changed one, got {len(groups):,} such of "
+                f"{counted(len(self.pairs), 'pair')}: add pairs, or choose other answers, or other "
+                "prompts."
+            )
+        return groups
+
+    def batches(self, among: np.ndarray | None = None) -> list[SomePairs]:
         """Return batches of equally long pairs: their numbers, and the ids of both prompts."""
         among = np.arange(len(self.pairs)) if among is None else among
-        found = []
-        for numbers, *prompts in by_length([self.pairs[number] for number in among]):
-            size = self.subject.batch or max(1, TOKENS // (2 * prompts[0].shape[1]))
-            for some in np.split(np.arange(len(numbers)), range(size, len(numbers), size)):
-                found.append((among[numbers[some]], tuple(each[some] for each in prompts)))
-        return found
+        pairs = [self.pairs[number] for number in among]
+        batches = by_length(pairs, lambda length: texts_per_run(self.subject, 2 * length))
+        return [(among[numbers], prompts) for numbers, prompts in batches]
+
+    def metric_of(self, numbers: np.ndarray) -> Metric:
+        """Return the metric of some pairs, which are counted from 0."""
+        answers = [(self.pairs[at].answer, self.pairs[at].other_answer) for at in numbers]
+        few = 1 if self.metric == "log-probability" else 2
+        return _of_answers(torch.tensor(answers, device="cpu")[:, :few])
 
     def run(
-        self,
-        batch: tuple[np.ndarray, Any],
-        parts: Sequence[str],
-        layers: Collection[int],
-        graph: bool = True,
+        self, batch: SomePairs, parts: Sequence[str], layers: Collection[int], graph: bool = True
     ) -> _Pairs:
         """Run a batch."""
         numbers, prompts = batch
-        answers = [(self.pairs[at].answer, self.pairs[at].other_answer) for at in numbers]
-        few = 1 if self.params.metric == "log-probability" else 2
-        metric = _of_answers(torch.tensor(answers, device="cpu")[:, :few])
-        found = _Pairs(self.subject, self.params, prompts, lambda _: metric, parts, layers, graph)
-        self.metrics[:, numbers] = found.ends[found.places]
-        return found
+        metric = self.metric_of(numbers)
+        some = self.subject, self.direction, prompts, lambda _: metric
+        pairs = _Pairs(*some, parts, layers, graph)
+        self.metrics[:, numbers] = pairs.ends[pairs.places]
+        return pairs
+
+    def carried(self) -> np.ndarray:
+        """Run all pairs, and estimate what each head carries, in nats, ``[pair, layer, head]``."""
+        geometry = self.subject.model.geometry
+        carried = np.full((len(self.pairs), geometry.n_layers, geometry.n_heads), np.nan)
+        for batch in self.batches():
+            pairs = self.run(batch, (), ())
+            for layer in pairs.every:
+                carried[batch[0], layer] = pairs.carried(layer)
+        return carried
 
     def answer(
         self,
@@ -373,45 +438,37 @@ class PairSet:
         Raises:
             BadRequest: no pair shows the behaviour.
         """
-        shown = self.shown
-        if not len(shown):
-            raise BadRequest(
-                f"Expected pairs whose clean prompt prefers its answer by {LEAST:g} nats more than "
-                f"the changed one, got {counted(len(self.pairs), 'pair')} without one: choose "
-                "other answers, or other prompts."
-            )
-        pairs = [self.pairs[number] for number in shown]
+        groups, shown = self.groups(), self.shown
         clean, changed = self.metrics[:, shown]
         samples = {"clean_metric": clean, "changed_metric": changed, "difference": clean - changed}
         means = [*samples]
         for name, (above, below) in ratios.items():
             samples |= {name: above[shown], f"of {name}": below[shown]}
-        groups = groups_of_pairs(pairs)
 
         def numbers(mean: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             with np.errstate(invalid="ignore", divide="ignore"):
                 shares = {name: np.asarray(mean[name] / mean[f"of {name}"]) for name in ratios}
             return {name: mean[name] for name in means} | shares
 
-        run = np.isfinite(self.metrics[0]).sum()
-        bad = self.params.rows - len(self.pairs)
-        counts = {"pairs": len(shown), "left_out": run - len(shown), "bad_rows": bad}
-        told: dict[str, Any] = {"windows": len(shown), "context": max(len(p.clean) for p in pairs)}
-        told |= {"errors": question.error_counts} if len({*groups.tolist()}) > 1 else {}
+        counts = self.sizes | {"bad_rows": self.params.rows - len(self.pairs)}
+        errors = {"errors": question.error_counts} if len({*groups.tolist()}) > 1 else {}
         return question.estimated(
             self.subject,
             self.params,
             map(numbers, means_of(samples, groups.tolist())),
             {name: np.array(float(count)) for name, count in counts.items()} | dict(others),
             texts=texts,
-            provenance=told,
+            provenance=self.provenance | errors,
         )
 
 
 def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> Result:
     """Estimate all heads' effects over a set, then compute those of the largest, or of all."""
-    some, geometry, what = PairSet(subject, params), subject.model.geometry, params.what
-    shape = len(some.pairs), geometry.n_layers, geometry.n_heads
+    some, geometry = (
+        PairSet(subject, params, params.metric, params.direction),
+        subject.model.geometry,
+    )
+    what, shape = params.what, (len(some.pairs), geometry.n_layers, geometry.n_heads)
     estimated, exact = np.full((2, *shape), np.nan)
     known = np.zeros(shape[0])
 
@@ -461,7 +518,7 @@ def _positions_of_set(
     subject: ExperimentContext, params: spec.PatchPositionsParams, layer: int, heads: list[int]
 ) -> Result:
     """Put a head, or a layer, into the other runs of a set, by position or span."""
-    some, what = PairSet(subject, params), params.what
+    some, what = PairSet(subject, params, params.metric, params.direction), params.what
     names = _spans(subject, some.pairs)
     parts = np.full((len(some.pairs), len(spec.PARTS)), np.nan)
     exact, estimated = np.full((2, len(some.pairs), len(names)), np.nan)

@@ -145,22 +145,22 @@ def groups_of_pairs(pairs: Sequence[TokenPair]) -> np.ndarray:
 
 
 def by_length(
-    pairs: Sequence[TokenPair],
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the numbers ``[pair]`` of the pairs of each length, and their ids ``[pair, pos]``.
+    pairs: Sequence[TokenPair], size_of: Callable[[int], int]
+) -> Iterator[tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]]:
+    """Yield batches of equally long pairs, of a size by their length.
 
-    The ids are those of the clean prompts, and those of the changed ones.
+    Each is their numbers ``[pair]``, and the ids of their clean and changed prompts ``[pair,
+    pos]``.
     """
     lengths = defaultdict[int, list[int]](list)
     for number, each in enumerate(pairs):
         lengths[len(each.clean)].append(number)
-    for numbers in lengths.values():
-        some = [pairs[number] for number in numbers]
-        yield (
-            np.array(numbers),
-            np.array([each.clean for each in some], dtype=np.int64),
-            np.array([each.changed for each in some], dtype=np.int64),
-        )
+    for length, numbers in lengths.items():
+        size = size_of(length)
+        for some in np.split(np.array(numbers), range(size, len(numbers), size)):
+            both = [(pairs[number].clean, pairs[number].changed) for number in some]
+            clean, changed = np.array(both, dtype=np.int64).transpose(1, 0, 2)
+            yield some, (clean, changed)
 
 
 def answer_id(subject: ExperimentContext, text: str) -> int:

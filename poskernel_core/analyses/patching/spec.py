@@ -83,6 +83,7 @@ class PatchPositionsParams(PatchParams):
 
 
 P = TypeVar("P", bound=PatchParams)
+Q = TypeVar("Q", bound=PairsParams)
 
 
 def of_clear(result: Result, shares: set[str]) -> Result:
@@ -94,23 +95,36 @@ def of_clear(result: Result, shares: set[str]) -> Result:
     return result
 
 
-class _Patch(Experiment[P]):
-    """What both questions share: the run of the clean prompt, or a set of pairs."""
+class OfPairs(Experiment[Q]):
+    """What questions about sets of pairs share."""
 
     uses = ("predictions",)
-    params: type[P]
+    params: type[Q]
     error_counts = "pairs of prompts"
-    ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
+    ignores = Experiment.ignores | OWN_WINDOWS
+
+    def completed(self, run: RunSpec, params: Q) -> Q:
+        """Return the parameters without those that the kind of set does not use."""
+        unused = {"pairs": "", "skip_bad": False} if params.maker else {"count": MADE}
+        return params.model_copy(update=unused)
+
+    def smaller(self, run: RunSpec, params: Q, tokens: int) -> tuple[str, str]:
+        fit = params.rows * tokens // self.tokens(run, params)
+        return "pairs times runs times length", f"choose up to {fit:,} of {params.rows:,} pairs"
+
+
+class _Patch(OfPairs[P]):
+    """What both questions share: the run of the clean prompt, or a set of pairs."""
+
+    ignores = OfPairs.ignores | {"corpus", "seed"}
 
     def completed(self, run: RunSpec, params: P) -> P:
         """Return the parameters without those that a set, or a single pair, does not use."""
         unused: dict[str, Any] = {"clean": "", "changed": "", "answer": "", "other_answer": ""}
-        if not params.of_set:
-            unused = {"count": MADE, "skip_bad": False, "exact": "largest"}
-        elif params.maker:
-            unused |= {"pairs": "", "skip_bad": False}
+        if params.of_set:
+            params = super().completed(run, params)
         else:
-            unused |= {"count": MADE}
+            unused = {"count": MADE, "skip_bad": False, "exact": "largest"}
         known = type(params).model_fields
         return params.model_copy(update={n: each for n, each in unused.items() if n in known})
 
@@ -149,9 +163,8 @@ class _Patch(Experiment[P]):
 
     def smaller(self, run: RunSpec, params: P, tokens: int) -> tuple[str, str]:
         if not params.of_set:
-            return super().smaller(run, params, tokens)
-        fit = params.rows * tokens // self.tokens(run, params)
-        return "pairs times heads times length", f"choose up to {fit:,} of {params.rows:,} pairs"
+            return Experiment.smaller(self, run, params, tokens)
+        return super().smaller(run, params, tokens)
 
     @classmethod
     def derived(cls, result: Result) -> Result:

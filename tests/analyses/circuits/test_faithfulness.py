@@ -154,7 +154,7 @@ BAD = {
     "no set": ({"pairs": ""}, "a set of pairs of prompts, got none"),
     "no head": ({"order": "L9H0"}, "L9H0"),
     "long": ({"windows": 6}, "prompts of 6 tokens or fewer.*got 8"),
-    "one pair": ({"rows": induction_rows()[:1]}, "pairs of two groups or more.*got [01] such pair"),
+    "one pair": ({"rows": induction_rows()[:1]}, "of two groups or more.*got [01] such of 1 pair"),
 }  # fmt: skip
 
 

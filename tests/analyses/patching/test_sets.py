@@ -258,7 +258,7 @@ def test_pairs_without_the_behaviour_are_left_out(built):  # noqa: F811
     kept = [each for at, each in enumerate(rows) if at not in (0, 5, 7)]
     alone = of_set(PatchHeads, built, kept)
     np.testing.assert_array_equal(alone.values["effect"], found.values["effect"])
-    with refused("prefers its answer by 0.1 nats more than the changed one, got 3 pairs without"):
+    with refused("prefers its answer by 0.1 nats more than the changed one, got 0 such of 3 pairs"):
         of_set(PatchHeads, built, [rows[at] for at in (0, 5, 7)])
     with refused("judged at the end of its prompts, not by their loss"):
         PatchHeads().with_params(describe_run("demo-gpt2"), PatchHeads.params(
@@ -393,9 +393,7 @@ def test_too_many_pairs(tmp_path):
         plan = make_plan(Request(analysis="patch-heads", run=run, params=asked))
         check_plan(store, plan, [plan], quotas)
 
-    with pytest.raises(
-        TooLarge, match=r"\(pairs times heads times length\): choose up to"
-    ) as error:
+    with pytest.raises(TooLarge, match=r"\(pairs times runs times length\): choose up to") as error:
         check(1000)
     few = int(str(error.value).split("choose up to ")[1].split()[0])
     check(few)

@@ -10,14 +10,8 @@ from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.circuits import spec
-from poskernel_core.analyses.circuits.experiment.both import (
-    answers_of,
-    batches,
-    margin,
-    rows_per_run,
-    run_both,
-)
 from poskernel_core.analyses.kernel_only.experiment import check_heads
+from poskernel_core.analyses.patching.experiment import Metric, PairSet, texts_per_run
 from poskernel_core.analyses.patching.spec import INTO_CHANGED
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.heads import head_name, parse_cell
@@ -77,20 +71,22 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
     geometry, head = subject.model.geometry, params.head.strip()
     chosen = [parse_cell(head, geometry.n_layers, geometry.n_heads)] if head else []
     check_heads(geometry, chosen)
-    both = run_both(subject, params)
-    receivers = chosen or _largest(both.carried, params.receivers)
+    some = PairSet(subject, params)
+    carried = some.carried()
+    groups, shown = some.groups(fewest=2), some.shown
+    receivers = chosen or _largest(carried[shown], params.receivers)
     layers = sorted({layer for layer, _ in receivers})
     way = 1 if params.direction == INTO_CHANGED else -1
     names, estimate, exact, done = list[str](), np.empty(0), np.empty(0), 0
-    for places, clean, changed in batches(subject, both.pairs):
-        subject.progress(done, len(both.pairs))
-        tokens, answers = torch.cat([clean, changed]), answers_of(both.pairs, places)
-        slopes, streams = _slopes(subject, tokens, answers.repeat(2, 1), receivers, layers)
+    for places, prompts in some.batches(shown):
+        subject.progress(done, len(shown))
+        tokens, metric = torch.from_numpy(np.concatenate(prompts)), some.metric_of(places)
+        slopes, streams = _slopes(subject, tokens, metric, receivers, layers)
         written = read_parts(subject.model, tokens, layers[-1])
         changes = [_less_changed(parts, at == 0) for at, parts in enumerate(written)]
         if not names:
             names = [name for parts in changes for part in parts for name in part.names]
-            shape = len(both.pairs), len(receivers), len(SIDES), len(names)
+            shape = len(carried), len(receivers), len(SIDES), len(names)
             estimate, exact = np.full(shape, np.nan), np.full((*shape[:-1], shape[-1] + 1), np.nan)
         for row, (layer, _) in enumerate(receivers):
             senders = [part for parts in changes[: layer + 1] for part in parts]
@@ -98,13 +94,14 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
                 products = torch.cat([_along(slope, part) for part in senders])
                 estimate[places, row, side, : len(products)] = products.T.double().cpu().numpy()
         for pair, place in enumerate(places if chosen else ()):
-            subject.progress(done + pair, len(both.pairs))
+            subject.progress(done + pair, len(shown))
             other, base = (pair, pair + len(places))[::way]
             stream = streams[layers[0]]
             each = [way * replace(part, rows=part.rows[:, [pair]]).written()[:, 0]
                      for parts in changes for part in parts]  # fmt: skip
             moves = torch.cat([*each, (stream[other] - stream[base])[None]])
-            change = _moved(subject, chosen[0], tokens[base], stream[base], moves, answers[pair])
+            own = some.metric_of(places[[pair]])
+            change = _moved(subject, chosen[0], tokens[base], stream[base], moves, own)
             exact[place, 0] = way * change
         done += len(places)
 
@@ -123,21 +120,18 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
     samples = {
         "estimate": estimate,
         "exact": exact,
-        "carried": both.carried,
-        "apart": both.metric[0] - both.metric[1],
+        "carried": carried,
+        "apart": some.metrics[0] - some.metrics[1],
     }
-    kept = [numbers(means) for means in means_of(samples, both.group.tolist())]
+    samples = {name: each[shown] for name, each in samples.items()}
+    kept = [numbers(means) for means in means_of(samples, groups.tolist())]
     pairs = kept[0]["estimate"].ravel(), kept[0]["edge"].ravel()
     agreement = np.asarray(spearmanr(*pairs).statistic if chosen else np.nan)
     return spec.Edges.estimated(
-        subject, params, kept, both.sizes | {"agreement": agreement},
+        subject, params, kept, some.sizes | {"agreement": agreement},
         texts={"receiver": [head_name(*cell) for cell in receivers], "input": [*SIDES],
                "sender": names},
-        provenance={  # in place of windows of text
-            "windows": len(both.pairs),
-            "context": max(len(pair.clean) for pair in both.pairs),
-            "errors": spec.Edges.error_counts,
-        },
+        provenance=some.provenance | {"errors": spec.Edges.error_counts},
     )  # fmt: skip
 
 
@@ -171,7 +165,7 @@ def _along(slope: Tensor, part: Part) -> Tensor:
 def _slopes(
     subject: ExperimentContext,
     tokens: Tensor,
-    answers: Tensor,
+    metric: Metric,
     receivers: Sequence[Cell],
     layers: Sequence[int],
 ) -> tuple[list[list[Tensor]], dict[int, Tensor]]:
@@ -182,9 +176,10 @@ def _slopes(
     then changed ones.
     """
     edit, seen, slopes = _Zeros(), _Seen(layers), []
+    pairs = torch.arange(len(tokens) // 2, device="cpu")
     logits = subject.model.run(tokens, edit, [seen], keep=1, graph=True)
     zeros = [edit.zeros[layer][name] for layer in layers for name in "qkv"]
-    gradients = iter(torch.autograd.grad(margin(logits, answers).sum(), zeros))
+    gradients = iter(torch.autograd.grad(metric(logits, pairs.repeat(2)).sum(), zeros))
     by_input = {layer: {name: next(gradients) for name in "qkv"} for layer in layers}
     for layer in layers:
         x, made = seen.stream[layer].requires_grad_(), _Seen()
@@ -204,7 +199,7 @@ def _moved(
     tokens: Tensor,
     base: Tensor,
     moves: Tensor,
-    answers: Tensor,
+    metric: Metric,
 ) -> np.ndarray:
     """Return the changes of the metric, ``[input, move]``, exactly.
 
@@ -213,20 +208,21 @@ def _moved(
     """
     (layer, head), run = receiver, subject.model.run
     streams = torch.cat([base[None], base + moves])
-    size, inputs = rows_per_run(subject, len(tokens)), list[dict[str, Tensor]]()
+    size, inputs = texts_per_run(subject, len(tokens)), list[dict[str, Tensor]]()
     for some in streams.split(size):
         seen = _Seen()
         texts = tokens.expand(len(some), -1)
         run(texts, observers=[seen], stream=(layer, some), until=layer)
         inputs.append(seen.of(head))
     made = {name: torch.cat([each[name] for each in inputs]) for name in "qkv"}
-    margins = np.empty((len(SIDES), len(streams)))
+    metrics = np.empty((len(SIDES), len(streams)))
     for side, name in enumerate(SIDES.values()):
         for some in torch.arange(len(streams), device="cpu").split(size):
             as_it_is = torch.zeros_like(some)
-            own = {each: rows[some if each == name else as_it_is] for each, rows in made.items()}
+            mixed = {each: rows[some if each == name else as_it_is] for each, rows in made.items()}
             start = layer, base.expand(len(some), -1, -1)
-            edit, texts = SetInputs(layer, head, **own), tokens.expand(len(some), -1)
-            found = margin(run(texts, edit, keep=1, stream=start), answers.expand(len(some), -1))
-            margins[side, some] = found.double().cpu().numpy()
-    return margins[:, 1:] - margins[:, :1]
+            edit, texts = SetInputs(layer, head, **mixed), tokens.expand(len(some), -1)
+            logits = run(texts, edit, keep=1, stream=start)
+            own = metric(logits, torch.zeros(len(some), dtype=torch.int64, device="cpu"))
+            metrics[side, some] = own.double().cpu().numpy()
+    return metrics[:, 1:] - metrics[:, :1]

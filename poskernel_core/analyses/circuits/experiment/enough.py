@@ -10,15 +10,9 @@ from torch import Tensor
 
 from poskernel_core.analyses.base import ExperimentContext
 from poskernel_core.analyses.circuits import formulas, spec
-from poskernel_core.analyses.circuits.experiment.both import (
-    answers_of,
-    batches,
-    margin,
-    rows_per_run,
-    run_both,
-)
 from poskernel_core.analyses.kernel_only.experiment import Outputs, check_heads, fixed_of
 from poskernel_core.analyses.kernel_only.formulas import KERNEL
+from poskernel_core.analyses.patching.experiment import PairSet, texts_per_run
 from poskernel_core.analyses.patching.pairs import TokenPair
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name, parse_cell
@@ -63,8 +57,10 @@ def faithfulness(subject: ExperimentContext, params: spec.FaithfulnessParams) ->
     own = [parse_cell(part, geometry.n_layers, geometry.n_heads)
            for part in params.order.replace(",", " ").split()]  # fmt: skip
     check_heads(geometry, own)
-    set_of = run_both(subject, params)
-    longest, length = max(len(pair.clean) for pair in set_of.pairs), subject.windows.shape[1]
+    some = PairSet(subject, params)
+    carried = some.carried()
+    group, shown = some.groups(fewest=2), some.shown
+    longest, length = some.provenance["context"], subject.windows.shape[1]
     if longest > length:
         raise BadRequest(
             f"Expected prompts of {length} tokens or fewer, the windows that kernels are of, got "
@@ -75,10 +71,10 @@ def faithfulness(subject: ExperimentContext, params: spec.FaithfulnessParams) ->
     curves = [spec.KEPT, *[spec.BY_KERNELS] * (params.outside != "kernel"), spec.REMOVED,
               *[spec.OWN_ORDER] * bool(own)]  # fmt: skip
     counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
-    half = set_of.group % 2
-    rankings = [_ranking(set_of.carried[half != side], geometry.with_heads) for side in (0, 1)]
-    metric = np.empty((len(half), len(curves) + spec.RANDOM_ORDERS, len(counts)))
-    means = _means(subject, set_of.pairs) if params.outside == "mean" else None
+    halves = [shown[group % 2 == side] for side in (0, 1)]
+    rankings = [_ranking(carried[half], geometry.with_heads) for half in halves[::-1]]
+    metric = np.empty((len(carried), len(curves) + spec.RANDOM_ORDERS, len(counts)))
+    means = _means(some) if params.outside == "mean" else None
     for side, ranking in enumerate(rankings):
         roles = _roles(curves, ranking, own, counts, geometry)
         if params.outside == "kernel":
@@ -87,10 +83,8 @@ def faithfulness(subject: ExperimentContext, params: spec.FaithfulnessParams) ->
         flat = roles.reshape(-1, geometry.n_layers * geometry.n_heads)
         settings, place = np.unique(flat, axis=0, return_inverse=True)
         settings = settings.reshape(-1, *roles.shape[2:])
-        chosen = np.flatnonzero(half == side)
-        pairs = [set_of.pairs[at] for at in chosen]
-        margins = _margins(subject, pairs, settings, rows, means, side)
-        metric[chosen] = margins[:, place.reshape(roles.shape[:2])]
+        metrics = _metrics(some, halves[side], settings, rows, means, side)
+        metric[halves[side]] = metrics[halves[side]][:, place.reshape(roles.shape[:2])]
 
     def numbers(means: Numbers) -> Numbers:
         none, every = means["metric"][0, 0], means["metric"][0, -1]
@@ -108,10 +102,10 @@ def faithfulness(subject: ExperimentContext, params: spec.FaithfulnessParams) ->
             "k80": np.array([formulas.enough(counts, row) for row in recovered]),
         }
 
-    kept = map(numbers, means_of({"metric": metric}, set_of.group.tolist()))
+    kept = map(numbers, means_of({"metric": metric[shown]}, group.tolist()))
     names = [[head_name(*cell) for cell in ranking] for ranking in rankings]
     return spec.Faithfulness.estimated(
-        subject, params, kept, set_of.sizes, coordinates={"first": counts},
+        subject, params, kept, some.sizes, coordinates={"first": counts},
         texts={"curve": [*curves, spec.RANDOM_ORDER], "ranking": names},
         provenance={"errors": spec.Faithfulness.error_counts},
     )  # fmt: skip
@@ -151,21 +145,26 @@ def _outputs(subject: ExperimentContext, tokens: Tensor) -> dict[int, Tensor]:
     return edit.outputs
 
 
-def _means(subject: ExperimentContext, pairs: Sequence[TokenPair]) -> Means:
+def _means(some: PairSet) -> Means:
     """Return the mean outputs ``[head, pos, d]`` by layer over the changed prompts of each kind."""
     sums: dict[tuple[str, int], dict[int, Tensor]] = defaultdict(dict)
-    count = Counter((pair.template, len(pair.changed)) for pair in pairs)
-    for places, _, changed in batches(subject, pairs):
-        for layer, z in _outputs(subject, changed).items():
+    count = Counter(_kind(some.pairs[place]) for place in some.shown)
+    for places, (_, changed) in some.batches(some.shown):
+        for layer, z in _outputs(some.subject, torch.from_numpy(changed)).items():
             for place, own in zip(places, z, strict=True):
-                kind = pairs[place].template, changed.shape[1]
+                kind = _kind(some.pairs[place])
                 sums[kind][layer] = sums[kind].get(layer, 0) + own / count[kind]
     return sums
 
 
-def _margins(
-    subject: ExperimentContext,
-    pairs: Sequence[TokenPair],
+def _kind(pair: TokenPair) -> tuple[str, int]:
+    """Return the template and the length of a pair."""
+    return pair.template, len(pair.clean)
+
+
+def _metrics(
+    some: PairSet,
+    chosen: np.ndarray,
     settings: np.ndarray,
     kernels: Mapping[int, Tensor],
     means: Means | None,
@@ -174,25 +173,24 @@ def _margins(
     """Return the metric of clean prompts with heads in their roles, ``[pair, setting]``.
 
     ``settings`` are ``[setting, layer, head]``; ``means`` take the place of the outputs on the
-    pair's own changed prompt.
+    pair's own changed prompt. Only the chosen pairs are run.
     """
-    margins, done = np.empty((len(pairs), len(settings))), 0
-    roles = torch.from_numpy(settings)
-    for places, clean, changed in batches(subject, pairs):
-        outputs = _outputs(subject, changed)
+    subject, done, every = some.subject, 0, len(chosen) * len(settings)
+    metrics, roles = np.empty((len(some.pairs), len(settings))), torch.from_numpy(settings)
+    for places, prompts in some.batches(chosen):
+        clean, changed = map(torch.from_numpy, prompts)
+        outputs, metric = _outputs(subject, changed), some.metric_of(places)
         if means is not None:
-            kinds = [(pairs[place].template, changed.shape[1]) for place in places]
-            outputs = {
-                layer: torch.stack([means[kind][layer] for kind in kinds]) for layer in outputs
-            }
-        answers = answers_of(pairs, places)
-        every = np.indices((len(places), len(settings))).reshape(2, -1)
-        size = rows_per_run(subject, clean.shape[1])
-        for first in range(0, every.shape[1], size):
-            subject.progress(side * margins.size + done * len(settings) + first, 2 * margins.size)
-            pair, setting = every[:, first : first + size]
+            kinds = [_kind(some.pairs[place]) for place in places]
+            outputs = {at: torch.stack([means[kind][at] for kind in kinds]) for at in outputs}
+        runs = np.indices((len(places), len(settings))).reshape(2, -1)
+        size = texts_per_run(subject, clean.shape[1])
+        for first in range(0, runs.shape[1], size):
+            subject.progress(side * every + done + first, 2 * every)
+            pair, setting = runs[:, first : first + size]
             edit = Roles(roles[setting], {at: z[pair] for at, z in outputs.items()}, kernels)
             logits = subject.model.run(clean[pair], edit, keep=1)
-            margins[places[pair], setting] = margin(logits, answers[pair]).double().cpu().numpy()
-        done += len(places)
-    return margins
+            of = metric(logits, torch.from_numpy(pair))
+            metrics[places[pair], setting] = of.double().cpu().numpy()
+        done += runs.shape[1]
+    return metrics
