@@ -1,5 +1,6 @@
 """Between two prompts, or over a set of pairs: what of their difference each head carries."""
 
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from pages.interventions.controls import MAX_CHARACTERS, choose_preset
 from pages.shared.cards.metric import draw_metrics
 from pages.shared.cards.plain import capital, say, say_error
 from pages.shared.cards.show import show
+from pages.shared.choices.choices import choose
 from pages.shared.choices.fit import (
     choose_one,
     fitted_flag,
@@ -45,22 +47,13 @@ from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted, value_text
+from poskernel_core.export.notebook import DIRECTIONS, METRICS, PARTS, TABLE, WHOLE_LAYER
 from poskernel_core.plotting.layout import quoted, visible
 from poskernel_core.plotting.shades import diverging
 
-METRICS: Final[dict[str, str]] = {
-    "difference of two answers": "difference",
-    "log probability of one answer": "log-probability",
-    "loss of the clean prompt": "loss",
-}
-PARTS: Final[dict[str, str]] = {
-    "whole output": "output",
-    "pattern alone": "pattern",
-    "values alone": "values",
-}
 EFFECT: Final = "effect"
 OPPOSITE: Final = f"share of pairs in which the effect is −{COUNTS:g} or less"
-ONE, TABLE = "one pair", "a table"
+ONE: Final = "one pair"
 SETS: Final[dict[str, str]] = {
     "names": "Two names and one of them again: which one goes on? Names are single tokens of this "
     "model's vocabulary.",
@@ -73,10 +66,6 @@ EXAMPLE: Final = (
     "clean,changed,answer,other_answer\n"
     "The{who: king} saw the house of the,The{who: man} saw the house of the, king, man"
 )
-DIRECTIONS: Final[dict[str, str]] = {
-    "clean into changed": "clean-into-changed",
-    "changed into clean": "changed-into-clean",
-}
 
 
 def draw(selection: Selection) -> None:
@@ -100,7 +89,7 @@ def draw(selection: Selection) -> None:
     grid = partial(_draw_grid, effects, selection)
     show("patch", effects, f"What each head's {params['what']} carries", grid)
     head, layer = selection.cell, f"L{layer_of(selection.cell)}"
-    if choose_one("By position", ["the head", "all heads of its layer"], "patched") != "the head":
+    if choose_one("By position", ["the head", WHOLE_LAYER], "patched") == WHOLE_LAYER:
         head = layer
     params.pop("exact", None)
     asked = PatchPositionsParams(**params, head=head)
@@ -169,7 +158,9 @@ def choose_pairs(kind: str) -> dict[str, Any] | None:
             **fitted_text("pairs", most=MAX_CHARACTERS),
         )  # fmt: skip
         endings = [each.removeprefix(".") for each in FILES]
-        file = right.file_uploader("Or a file", type=endings, key="pairsfile", max_upload_size=1)
+        file = right.file_uploader(
+            "Or a file", type=endings, key="pairsfile", max_upload_size=1, on_change=type_file
+        )
         try:
             table = text if file is None else decoded(file.getvalue())
             if not table.strip():
@@ -187,6 +178,14 @@ def choose_pairs(kind: str) -> dict[str, Any] | None:
         params |= {"maker": kind, "count": count}
         right.caption(f"{counted(count, 'pair')}. {SETS[kind]}")
     return params
+
+
+def type_file() -> None:
+    """Put a file that fits into the field, and so into the address. A callback."""
+    file = st.session_state["pairsfile"]
+    with suppress(ValueError):
+        if file is not None and len(text := decoded(file.getvalue())) <= MAX_CHARACTERS:
+            choose("pairs", text)
 
 
 def _choose_set(kind: str) -> dict[str, Any] | None:

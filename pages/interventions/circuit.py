@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.interventions.between import DIRECTIONS, SETS, TABLE, choose_pairs
+from pages.interventions.between import SETS, choose_pairs
 from pages.interventions.many_texts import offer_first_heads
 from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import plain, say
@@ -24,12 +24,8 @@ from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import value_text
+from poskernel_core.export.notebook import DIRECTIONS, OUTSIDE, TABLE
 
-OUTSIDE: Final = {
-    "their output on the changed prompt": "changed",
-    "its mean over the changed prompts": "mean",
-    "attention by their kernels": "kernel",
-}
 FIRST: Final = 8
 """Heads of a ranking that are named."""
 

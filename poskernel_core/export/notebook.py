@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +14,9 @@ from uuid import uuid4
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from poskernel_core.analyses.patching.pairs import MADE
 from poskernel_core.analyses.views import figure_of, finding_of
-from poskernel_core.common.heads import head_name
+from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.data.made import RANDOM, REPEATED
 from poskernel_core.data.texts import TYPED
@@ -32,12 +34,32 @@ from poskernel_core.export.printing import WIDTHS, save_picture
 from poskernel_core.plotting.layout import MUTED
 
 PARAMETERS: Final = (
-    "skip", "query", "text", "neuron", "measure", "clean", "changed", "answer", "pairs",
+    "skip", "query", "text", "neuron", "measure", "clean", "changed", "pairs",
 )  # fmt: skip
 """Parameters with the same name in page addresses."""
 
 MODES: Final = ("Between two prompts", "From heads to a circuit")
 """How page addresses name what is shown of pairs of prompts."""
+
+METRICS: Final = {
+    "difference of two answers": "difference",
+    "log probability of one answer": "log-probability",
+    "loss of the clean prompt": "loss",
+}
+"""How page addresses name metrics of prompts, and below what is exchanged between them."""
+
+PARTS: Final = {"whole output": "output", "pattern alone": "pattern", "values alone": "values"}
+DIRECTIONS: Final = {
+    "clean into changed": "clean-into-changed",
+    "changed into clean": "changed-into-clean",
+}
+OUTSIDE: Final = {
+    "their output on the changed prompt": "changed",
+    "its mean over the changed prompts": "mean",
+    "attention by their kernels": "kernel",
+}
+WHOLE_LAYER: Final = "all heads of its layer"
+TABLE: Final = "a table"
 
 SOURCES: Final = {"text": "one text", "token": "one token"}
 """How page addresses name query sources other than the mean over windows."""
@@ -168,11 +190,6 @@ def page_address(result: Result, base: str) -> str:
         "start": None if run.get("start_token", True) else "false",
         "head": result.params.get("head"),
         **{name: params.get(name) for name in PARAMETERS},
-        "otheranswer": params.get("other_answer"),
-        "keptorder": params.get("order"),
-        "mode": MODES[0] if "clean" in params else MODES[1] if "maker" in params else None,
-        "maker": params.get("maker") or ("a table" if params.get("pairs") else None),
-        "count": params.get("count") if params.get("maker") else None,
         "manyheads": params.get("heads") if result.analysis == "ablate-heads" else None,
     }
     if {"layer", "head"} <= result.chosen.keys():
@@ -188,10 +205,40 @@ def page_address(result: Result, base: str) -> str:
     if run.get("corpus") in (TYPED, RANDOM, REPEATED):  # no choice of pages
         asked |= dict.fromkeys(("corpus", "context", "windows"))
     told = {name: value for name, value in asked.items() if value not in (None, "")}
+    told |= _of_prompts(params)
     for name in ("text", "pairs"):
         if len(str(told.get(name, ""))) > MAX_IN_ADDRESS:
             told.pop(name)
     return f"{base}/?{urlencode(told)}"
+
+
+def _of_prompts(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how addresses name what is asked of two prompts, or of a set; else nothing."""
+    two = "changed" in params
+    if not two and not {"maker", "pairs"} & params.keys():
+        return {}
+    asked: dict[str, Any] = {"mode": MODES[0] if two else MODES[1]}
+    for key, name, words in (
+        ("metric", "metric", METRICS),
+        ("what", "what", PARTS),
+        ("way", "direction", DIRECTIONS),
+        ("outside", "outside", OUTSIDE),
+    ):
+        asked[key] = next((word for word, code in words.items() if code == params.get(name)), None)
+    if maker := params.get("maker"):
+        asked |= {"maker": maker, "count": params.get("count", MADE)}
+    elif params.get("pairs"):
+        asked |= {"maker": TABLE, "bad": "true" if params.get("skip_bad") else None}
+    elif params["metric"] != "loss":  # empty answers too: an example has others
+        asked["answer"] = params["answer"]
+        if params["metric"] == "difference":
+            asked["otheranswer"] = params["other_answer"]
+    head = str(params.get("head", ""))
+    if head and layer_of(head) < 0:
+        asked |= {"head": f"{head.upper()}H0", "patched": WHOLE_LAYER}
+    asked["keptorder"] = params.get("order") or None
+    asked["exact"] = "true" if params.get("exact") == "all" else None
+    return {name: value for name, value in asked.items() if value is not None}
 
 
 def _cell() -> str:

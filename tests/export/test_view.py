@@ -13,10 +13,13 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 import poskernel_core as pk
+from pages.interventions import circuit
 from pages.shared.jobs import results
 from poskernel_core import api
+from poskernel_core.analyses import find
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import texts_array
+from poskernel_core.engine.engine import describe_run
 from poskernel_core.export import notebook as views
 from poskernel_core.export.files import to_csv
 from poskernel_core.export.notebook import View, page_address
@@ -127,39 +130,57 @@ def test_a_link_shows_the_same(shipped_engine, monkeypatch, analysis, asked):
 PROMPTS = {"clean": "One two", "changed": "One six", "answer": " a", "other_answer": " b"}
 
 
+def test_a_link_types_the_same(shipped, shipped_only):
+    """Heads stand where a reader types them."""
+    made = made_results.answer("ablate-heads", heads="L0H1, L1H2")
+    link = parse_qs(urlsplit(page_address(made, HOME)).query, keep_blank_values=True)
+    app = opened_as_linked(**{**link, "model": "demo-gpt2", "context": "512"})
+    assert not app.warning
+    assert "L0H1, L1H2" in [each.value for each in app.text_input]
+
+
+OTHER_WAY = {"direction": "changed-into-clean"}
+EMPTY = PROMPTS | {"answer": "", "other_answer": ""}
+TABLE = {"pairs": json.dumps(PROMPTS), "skip_bad": True}
+
+
 @pytest.mark.parametrize(
     ("analysis", "asked"),
     [
-        ("patch-heads", PROMPTS),
-        ("patch-heads", {"pairs": json.dumps(PROMPTS), "clean": "", "changed": ""}),
-        ("ablate-heads", {"heads": "L0H1, L1H2"}),
+        ("patch-heads", PROMPTS | {"what": "values"}),
+        ("patch-heads", PROMPTS | {"metric": "log-probability", "other_answer": ""} | OTHER_WAY),
+        ("patch-heads", EMPTY | {"what": "pattern"}),
+        ("patch-heads", EMPTY | {"metric": "loss"}),
+        ("patch-heads", {"maker": "order", "count": 17, "exact": "all", "what": "pattern"}),
+        ("patch-positions", TABLE | OTHER_WAY | {"metric": "log-probability", "head": "L2"}),
+        ("edges", TABLE | OTHER_WAY),
+        ("faithfulness", TABLE | {"outside": "kernel"}),
+        ("faithfulness", {"maker": "copying", "count": 11, "outside": "mean", "order": "L2H3",
+                          "skip": 7}),
     ],
-)
-def test_a_link_types_the_same(shipped, shipped_only, analysis, asked):
-    """Prompts and heads stand where a reader types them."""
-    link = parse_qs(urlsplit(page_address(made_results.answer(analysis, **asked), HOME)).query)
+)  # fmt: skip
+def test_a_link_asks_the_same_of_prompts(monkeypatch, analysis, asked):
+    """All that changes what is shown of a pair or a set; empty answers are not an example's."""
+    seen, question = [], find(analysis)
+    heads = made_results.answer("patch-heads", sizes={"layer": 4, "head": 8})
+    heads.values.update(
+        clean_metric=np.array(5.0), changed_metric=np.array(-5.0), difference=np.array(10.0)
+    )
+    heads.errors.clear()
+
+    def fetch(other, run, params, *_):
+        seen.append((other.name, other().completed(run, params)))
+        return heads if other.name == "patch-heads" != analysis else None
+
+    monkeypatch.setattr(results, "fetch", fetch)
+    monkeypatch.setattr(circuit, "fetch_when_asked", fetch)
+    params = question.completed(describe_run("demo-gpt2"), question.params(**asked))
+    made = replace(heads, analysis=analysis, params=params.model_dump())
+    link = parse_qs(urlsplit(page_address(made, HOME)).query, keep_blank_values=True)
     app = opened_as_linked(**{**link, "model": "demo-gpt2", "context": "512"})
-    assert not app.warning
-    typed = [each.value for each in (*app.text_area, *app.text_input)]
-    assert {*filter(None, asked.values())} <= {*typed}
-
-
-def test_a_link_chooses_the_same_maker(shipped, shipped_only):
-    made = made_results.answer("patch-heads", maker="order", count=17, clean="", changed="")
-    link = parse_qs(urlsplit(page_address(made, HOME)).query)
-    app = opened_as_linked(**{**link, "model": "demo-gpt2", "context": "512"})
-    assert not app.warning
-    assert ["order"] == [each.value for each in app.selectbox if each.label == "Pairs of prompts"]
-    assert [17] == [each.value for each in app.number_input if each.label == "Pairs"]
-
-
-def test_a_link_keeps_an_order_of_heads(shipped, shipped_only):
-    """Under the page's own name: another page orders its heads by something else."""
-    made = made_results.answer("faithfulness", maker="order", count=11, order="L2H3, L0H1")
-    link = parse_qs(urlsplit(page_address(made, HOME)).query)
-    app = opened_as_linked(**{**link, "model": "demo-gpt2", "context": "512"})
-    assert not app.warning
-    assert ["L2H3, L0H1"] == [each.value for each in app.text_input if "order" in each.label]
+    assert not app.exception
+    assert [] == [each.value for each in app.warning]
+    assert (analysis, params) in seen
 
 
 @pytest.mark.parametrize("analysis", ["edges", "faithfulness"])

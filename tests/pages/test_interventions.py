@@ -1,5 +1,6 @@
 """The interventions page as a script: presets, moves of one's own, prompts of every length."""
 
+from io import BytesIO
 from itertools import permutations
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from pages.interventions import between
 from pages.interventions.controls import CHANGES
 from pages.shared.jobs import results
 from pages.shared.selection.head_choice import ranked
@@ -269,6 +271,16 @@ def test_a_set_of_pairs(computed):
     assert "row 7: both prompts are equal" in told
     bound(app)["bad"].set_value(True).run()
     assert [] == [each for each in said(app) if "row" in each]
+
+
+def test_a_dropped_table_is_in_the_address(monkeypatch):
+    """As if it had been typed, if it fits there; what is no text is refused where it is drawn."""
+    typed, table = [], b"\xef\xbb\xbfclean,changed"
+    monkeypatch.setattr(between, "choose", lambda *given: typed.append(given))
+    for data in (table, b"\xff\x00\xff", b"x" * 20_001):
+        monkeypatch.setattr(between.st, "session_state", {"pairsfile": BytesIO(data)})
+        between.type_file()
+    assert [("pairs", "clean,changed")] == typed
 
 
 @pytest.mark.slow
