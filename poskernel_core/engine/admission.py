@@ -3,9 +3,10 @@
 Stored results and joined jobs cost nothing; only new computations are checked.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from importlib.util import find_spec
+from operator import itemgetter
 
 from poskernel_core.analyses.base import FEWER
 from poskernel_core.common.errors import BadRequest, Busy, ComputeDisabled, NotInModel, TooLarge
@@ -95,8 +96,8 @@ def _check_size(plan: Plan, todo: Sequence[Plan], quotas: Settings) -> None:
     passes = dict.fromkeys(windows_of(run) for part in todo for run in part.missing or ())
     for run in passes:
         _check("window", run.windows, quotas.max_windows)
-    tokens = sum(run.windows * run.context for run in passes)
-    what, way = FEWER
+    read_by_passes = sum(run.windows * run.context for run in passes)
+    needs: list[tuple[int, Callable[[int], tuple[str, str]]]] = [(read_by_passes, lambda _: FEWER)]
     for part in todo:
         if (experiment := part.experiment) is not None:
             if experiment.draws:
@@ -104,9 +105,12 @@ def _check_size(plan: Plan, todo: Sequence[Plan], quotas: Settings) -> None:
             else:
                 read = experiment.reads(part.run, part.params)
                 _check("window", read.windows, quotas.max_windows)
-            tokens += experiment.tokens(part.run, part.params)
-            what, way = experiment.smaller(part.run, part.params, quotas.max_tokens or tokens)
+            its_way = partial(experiment.smaller, part.run, part.params)
+            needs.append((experiment.tokens(part.run, part.params), its_way))
+    tokens, (most, smaller) = sum(each for each, _ in needs), max(needs, key=itemgetter(0))
     if quotas.max_tokens is not None and tokens > quotas.max_tokens:
+        left = quotas.max_tokens - (tokens - most)
+        what, way = smaller(left if left > 0 else quotas.max_tokens)
         raise TooLarge(
             f"This server reads up to {counted(quotas.max_tokens, 'token')} for one computation, "
             f"and this one needs up to {tokens:,} ({what}): {way}, or compute it on your own "

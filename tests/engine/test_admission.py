@@ -158,6 +158,8 @@ def samples(number, length):
     return {"params": {"samples": number, "length": length}}
 
 
+SETS = {"patch-heads": 900, "edges": 7}
+"""Pairs of prompts that two questions are asked about."""
 LONG = "up to 1,000 characters, got 1,001"
 BOUNDS = {
     # the bound, what it allows, what it refuses, words of the sentence
@@ -204,6 +206,19 @@ def test_tokens_of_what_shares_a_pass_count_once(engine, monkeypatch):
     assert "needs up to 6,400 (" in refused(engine, whole)
     monkeypatch.setenv("POSKERNEL_MAX_TOKENS", str(2 * 50 * 64))
     assert engine.submit(whole, "anna")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_part_that_needs_most_says_what_to_do(tmp_path, order):
+    """Not the last one: of a large set of pairs and a small one, whichever is computed first."""
+    made = {name: {"maker": "copying", "count": count} for name, count in SETS.items()}
+    whole, *parts = (make_plan(asked(name, params, context=64)) for name, params in made.items())
+    quotas = settings().model_copy(update={"max_tokens": 100_000})
+    with pytest.raises(TooLarge, match=r"choose up to (\d+) of 900 pairs, or") as error:
+        admission.check_plan(Store(tmp_path), whole, [whole, *parts][::order], quotas)
+    fit = re.search(r"up to (\d+) of 900", str(error.value))[1]
+    fitting = make_plan(asked("patch-heads", {"maker": "copying", "count": int(fit)}, context=64))
+    admission.check_plan(Store(tmp_path), fitting, [fitting, *parts][::order], quotas)
 
 
 def test_samples_are_no_windows(engine, monkeypatch):
