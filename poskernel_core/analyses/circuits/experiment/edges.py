@@ -224,5 +224,5 @@ def _moved(
             edit, texts = SetInputs(layer, head, **mixed), tokens.expand(len(some), -1)
             logits = run(texts, edit, keep=1, stream=start)
             own = metric(logits, torch.zeros(len(some), dtype=torch.int64, device="cpu"))
-            metrics[side, some] = own.double().cpu().numpy()
+            metrics[side, some.numpy()] = own.double().cpu().numpy()
     return metrics[:, 1:] - metrics[:, :1]
