@@ -111,6 +111,7 @@ bench: venv-dev  ## Measure speed and memory
 	$(BIN)/python -m bench $(BENCH_ARGS)
 	$(BIN)/python -m bench.vocabulary $(BENCH_ARGS)
 	$(BIN)/python -m bench.live
+	$(BIN)/python -m bench.patching
 
 measure: venv-dev browser  ## Measure waiting times: one user in a browser, then many at once
 	$(BIN)/python -m bench.pages
