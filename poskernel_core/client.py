@@ -310,7 +310,7 @@ class Server:
 
     def _cancel(self, job: str) -> None:
         with suppress(httpx2.HTTPError):
-            self._http.delete(job, headers={"Content-Type": "application/json"})
+            self._http.delete(job)
 
     def _stages(self, job: str) -> Iterator[tuple[str, int]]:
         """Yield where each stage of an answer is, and of how many windows it will be."""

@@ -3,7 +3,8 @@
 There is no sign-in on a local machine, and a browser sends requests for any page that its reader
 opens. So a request must name this server as its host (else a name of another site may have been
 pointed at this machine), must not come from a page of another site, and must change things by JSON
-alone, which no form sends. Programs other than browsers send no such headers, and are let in.
+alone, which no form sends (nor a DELETE, which needs no body). Programs other than browsers send
+no such headers, and are let in.
 """
 
 import re
@@ -71,7 +72,8 @@ def refusal(connection: HTTPConnection, started_as: str = "") -> Problem | None:
             headers={"Allow": "GET, POST, DELETE"},
         )
     kinds = [each.partition(";")[0].strip().lower() for each in headers.getlist("content-type")]
-    if method in ("POST", "DELETE") and kinds != [JSON]:
+    sent = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+    if (method == "POST" or (method == "DELETE" and (sent or kinds))) and kinds != [JSON]:
         got = ", ".join(kinds)[:80] or "none"
         return Problem(415, f"Expected the content type {JSON}, got {got}: send it with the body.")
     return None

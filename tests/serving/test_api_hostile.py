@@ -107,9 +107,13 @@ def test_two_hosts_are_none(web):
 @pytest.mark.parametrize(("host", "headers", "let_in"), ORIGINS)
 def test_from_which_site_it_is_asked(web, monkeypatch, host, headers, let_in):
     monkeypatch.setenv(ADDRESS, PUBLIC[ADDRESS])
-    for method, path in (("GET", "/questions"), ("GET", "/jobs/x?wait=30"), ("POST", "/answers")):
-        told = {"Host": host} | headers | (JSON if method == "POST" else {})
-        answer = web.request(method, f"/api/v1{path}", headers=told, content=asked())
+    for method, path in (
+        ("GET", "/questions"), ("GET", "/jobs/x?wait=30"), ("POST", "/answers"),
+        ("DELETE", "/jobs/x"),
+    ):  # fmt: skip
+        more = {"headers": JSON, "content": asked()} if method == "POST" else {"headers": {}}
+        more["headers"] = {"Host": host} | headers | more["headers"]
+        answer = web.request(method, f"/api/v1{path}", **more)
         assert let_in == (answer.status_code != 403)
         assert [] == [name for name in answer.headers if name.startswith("access-control")]
 
@@ -124,6 +128,8 @@ def test_a_form_of_another_site(web, kind, method, path):
     answer = web.request(method, f"/api/v1{path}", headers=headers, content=asked())
     assert "application/problem+json" == answer.headers["content-type"]
     assert 415 == answer.status_code
+    bare = web.request(method, f"/api/v1{path}", headers=headers)
+    assert (404 if (method, kind) == ("DELETE", None) else 415) == bare.status_code
     spelled = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert 200 == web.post("/api/v1/answers", headers=spelled, content=asked()).status_code
 

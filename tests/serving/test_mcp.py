@@ -414,6 +414,30 @@ def test_who_is_answered(shipped, monkeypatch):
     assert 413 == tried(shipped, ("Content-Length", str(10**7))).status_code
 
 
+def test_the_end_of_a_session(shipped, monkeypatch):
+    """The SDK's client deletes it, without a body and thus without its type."""
+    monkeypatch.setenv("POSKERNEL_API", "on")
+
+    async def ask():
+        ends = []
+
+        async def heard(reply):
+            if reply.request.method == "DELETE":
+                ends.append((reply.status_code, reply.request.headers["mcp-session-id"]))
+
+        async with far(shipped) as web:
+            web.event_hooks = {"response": [heard]}
+            transport = streamable_http_client(str(web.base_url.join("mcp")), http_client=web)
+            async with Client(transport, mode="legacy") as client:
+                await call(client, "list_models")
+            ((status, session),) = ends
+            headers = {"mcp-session-id": session, "Accept": "application/json, text/event-stream"}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+            return status, (await web.post("/mcp", json=body, headers=headers)).status_code
+
+    assert (200, 404) == run_alone(ask())
+
+
 def test_from_another_machine(shipped, monkeypatch, tmp_path):
     """What is stored, with the host's own address in links, and no paths of the host."""
     monkeypatch.setenv("POSKERNEL_API", "stored")
