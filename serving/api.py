@@ -230,7 +230,9 @@ class Api:
         """Return a stored answer again, or another part or form of it."""
         key, form, chosen = request.path_params["key"], accepted(_accept(request)), part_of(queries)
         forgotten = Problem(
-            404, "Nothing is stored under this key, or it is not yours: ask for the answer again."
+            404,
+            "Nothing is stored under this key, it is not yours, or it was put together from other "
+            "answers by a server that has begun anew: ask for it again by POST to answers.",
         )
         if (plan := self._plans.get(key)) is not None:
             part = await self._part(plan, chosen)

@@ -22,6 +22,7 @@ from poskernel_core.export.files import to_json
 from poskernel_core.models import catalog
 from serving import api as api_module
 from serving.api import Api
+from serving.asked import Asked, planned
 from serving.callers import Caller, Callers
 from serving.forms import FORMS
 from tests.support import until
@@ -85,6 +86,24 @@ def test_a_stored_answer(web, shipped, monkeypatch):
 def test_an_address_that_a_new_server_has_not_heard_of(web, shipped):
     where = ask(web).headers["content-location"]
     assert ask(web).content == client_of(shipped).get(f"/api/v1/{where}").content
+
+
+def test_the_address_of_what_is_put_together(asking, monkeypatch):
+    """It is not stored: another server says how to have it again, and answers then."""
+    question = ANALYSES["head-measures"]
+    monkeypatch.setattr(type(question), "compose", lambda *made: next(iter(made[1].values())))
+    plan = planned(Asked(question=question.name, model=MODEL, run=RUN)).plan
+    assert plan.parts
+    for part in plan.parts.values():
+        put(asking.engine, part)
+    first, other = asking.program(), client_of(asking.engine)
+    answer = ask(first, question.name, run=RUN)
+    where = f"/api/v1/{answer.headers['content-location']}"
+    assert answer.content == first.get(where).content
+    lost = other.get(where)
+    assert (404, True) == (lost.status_code, "again by POST to answers" in lost.json()["detail"])
+    assert answer.content == ask(other, question.name, run=RUN).content
+    assert answer.content == other.get(where).content
 
 
 def test_every_form(web, shipped, monkeypatch):
