@@ -24,7 +24,7 @@ LEDGER = {"part": "Reproduction ledger", "compute": "true"}
 FIGURE = "pk-figure"
 """The part that draws a figure."""
 
-TOO_LARGE = {"head-examples": 0, "head-position-sources": 100}
+TOO_LARGE = {"head-position-sources": 100}
 """Questions that are not shipped for models of more heads; readers request them explicitly."""
 
 EXACT = 100
@@ -63,7 +63,8 @@ def visit_all(
     Without `weights`, those that need them are left out: on a server that lacks them they show
     another model.
 
-    `answer` computes the result of a request, and the page waits for it. A composition is recorded
+    `answer` computes the result of a request, and the page waits for it. Buttons that compute count
+    as pressed, but for questions that are never precomputed. A composition is recorded
     as its parts; parts that are not :func:`precomputed` count as missing. Some pages show another
     model instead. Requests about that model are left out, and so is a page that makes only such
     requests.
@@ -79,7 +80,12 @@ def visit_all(
 
 def precomputed(plan: Plan) -> bool:
     """Whether `precompute` computes the answer: only such parts of compositions are shipped."""
-    return plan.question.precomputed != "never"
+    return plan.question.precomputed in ("always", "experiments")
+
+
+def at_a_button(plan: Plan, heads: int) -> bool:
+    """Whether what a button computes is shipped for a model of so many heads."""
+    return plan.question.precomputed != "never" and heads <= too_large(plan, heads)
 
 
 def too_large(plan: Plan, heads: int) -> int:
@@ -107,9 +113,7 @@ def visit(model: str, name: str, answer: Answer) -> dict[str, Request]:
     results.ask, results.missing = ask, missing  # everything else is computed here
     geometry = locate(model).geometry
     heads = geometry.n_layers * geometry.n_heads
-    Engine.ready = lambda _, each: (  # type: ignore[method-assign]
-        heads <= too_large(make_plan(each), heads)
-    )
+    Engine.ready = lambda _, each: at_a_button(make_plan(each), heads)  # type: ignore[method-assign]
     here = Path.cwd()
     os.chdir(ROOT)
     try:

@@ -4,8 +4,9 @@
 
 Opens every page of each model at its default settings, computes the results that it requests and
 that are not there, and writes them to `poskernel_core/demo/results/<model>/`. What is there already
-stays as it is, byte for byte; what no page requests any more is removed. Measures that are not
-precomputed are not requested, so a new one changes nothing here. Results are cached in
+stays as it is, byte for byte; what no page requests any more is removed. A question whose
+`precomputed` is "never" is requested only by a page that asks for it when it opens, not as a
+measure or behind a button, so a new one changes nothing here. Results are cached in
 `build/shipped-cache`, so that an interrupted run continues. The weights of smollm2-135m-instruct-q4
 are those that `make real-model` fetches; without them its results stay as they are, and what is
 missing of them is said. Last, `configurations.json` tells machines without transformers what the
@@ -147,8 +148,10 @@ def take(store: Store) -> None:
 
 def left(store: Store, model: str) -> str:
     lacks = sorted({plan.question.name for plan in more(model) if not store.has(plan.key)})
-    without = f", without {', '.join(lacks)}" if lacks else ""
-    return f"left as it is{without}: its weights are not here ('make real-model' brings them)"
+    told = "left as it is: its weights are not here ('make real-model' brings them)"
+    if not lacks:
+        return told
+    return f"{told}. Until then it lacks {', '.join(lacks)}: begin with 'precomputed' as 'never'"
 
 
 def answer(engine: Engine, asked: Plan) -> Result:

@@ -25,6 +25,7 @@ from poskernel_core.common.specs import (
     DEFAULT_TOKEN,
     MAX_SKIP,
     MAX_TEXT_CHARACTERS,
+    OF_PATTERNS,
     Gather,
     ModelSpec,
     RunSpec,
@@ -127,13 +128,15 @@ class Question(ABC, Generic[P]):
         texts: its string outputs.
         gathers: the sums that its only pass gathers; None: those that the run names; empty: it
             needs no pass.
-        ignores: the run fields that its answer does not depend on.
+        ignores: the run fields that its answer does not depend on. Those of an analysis with a pass
+            of its own (``gathers``) follow from what it gathers, unless it names them.
         uses: the model parts that it requires.
         scheme: the position schemes that it works for, such as ``rotary ALiBi``; empty: any.
         narrow_below: values whose 95 % intervals are too narrow in some heads, and below how many
             windows (``tools/coverage.py``); 0: of any number that was tried.
         measures: its measures that can colour the grid of all heads and join the tables of all.
         precomputed: when ``precompute`` computes it: always, with ``--experiments``, or never.
+            ``shipped`` is never too, but bundled models come with what a button of a page computes.
         continued: how a cell of Python computes its number by hooks (``export.continuation``);
             empty: the cell only boots the model and reads the windows.
         error_counts: what the errors count, in words that follow "Errors count"; used where the
@@ -153,7 +156,7 @@ class Question(ABC, Generic[P]):
     scheme: ClassVar[str] = ""
     narrow_below: ClassVar[tuple[tuple[str, int], ...]] = ()
     measures: ClassVar[tuple[HeadMeasure, ...]] = ()
-    precomputed: ClassVar[Literal["always", "experiments", "never"]] = "never"
+    precomputed: ClassVar[Literal["always", "experiments", "shipped", "never"]] = "never"
     continued: ClassVar[str] = ""
     error_counts: ClassVar[str] = ""
 
@@ -298,13 +301,30 @@ class Question(ABC, Generic[P]):
 class Analysis(Question[P]):
     """A pure function from statistics to a result; role ``main`` is the canonical run itself."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.gathers and "ignores" not in vars(cls):
+            over_queries = any("query" in value.axes for value in cls.values)
+            matters = {"positions"} if over_queries else set()
+            matters |= {"queries_per_position"} if "queries" in cls.gathers else set()
+            matters |= set() if OF_PATTERNS.isdisjoint(cls.gathers) else {"pattern_windows"}
+            cls.ignores = (KEPT_QUERIES | OWN_PASS) - matters
+
     def at_one_position(self, params: P) -> list[str]:
         """Return the values that can be computed at one recorded position; a stage has these."""
         return [value.name for value in self.values if not value.over_positions]
 
     @abstractmethod
     def compute(self, statistics: Statistics, params: P, progress: Progress) -> Result:
-        """Compute the values; the caller adds errors and provenance."""
+        """Compute the values; the caller adds errors, provenance and the recorded positions."""
+
+    def numbers(self, statistics: Statistics, params: P, progress: Progress) -> Result:
+        """Compute the values of all texts, at the recorded positions if it says no others."""
+        found = self.compute(statistics, params, progress)
+        if "query" in found.coordinates or not any("query" in axes for axes in found.axes.values()):
+            return found
+        positions = np.array(statistics["main"].header.positions, dtype=np.int64)
+        return replace(found, coordinates={**found.coordinates, "query": positions})
 
     def replicate(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the values that have errors, for one leave-one-group-out replicate.
@@ -316,7 +336,7 @@ class Analysis(Question[P]):
     def answer(self, statistics: Statistics, params: P, progress: Progress) -> Result:
         """Compute the result, with errors and biases over groups of texts."""
         if not any(value.has_interval for value in self.values):
-            return self.compute(statistics, params, progress)
+            return self.numbers(statistics, params, progress)
         return self.shown(self.jackknifed(statistics, params, progress)[0])
 
     def of_layers(
@@ -355,7 +375,7 @@ class Analysis(Question[P]):
             for group in range(header.groups if header.groups > 1 else 0)
         ]
         tasks = [
-            partial(self.compute, statistics, params),
+            partial(self.numbers, statistics, params),
             *(partial(self.replicate, one, params) for one in left_out),
         ]
         whole, *replicates = computed(tasks, progress)

@@ -15,7 +15,7 @@ from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.curves import Look, add_by_offset, curves, look
 from poskernel_core.plotting.head_map import head_map, share_map
-from poskernel_core.plotting.layout import legend_under_title, style
+from poskernel_core.plotting.layout import legend_under_title, set_title, style
 
 AXES = {
     "key": ("key position i (tokens)", "key %{x}"),
@@ -81,6 +81,20 @@ def lines(
     }
     x = result.coordinates.get(over, np.arange(result.values[name].shape[-1]))[:stop]
     return draw_lines(x, rows, over=over, unit=unit_of(result, name), looks=looks, band=band)
+
+
+def along(result: Result) -> go.Figure | None:
+    """Draw a measure over the one axis that is left, under its title; None: it is none."""
+    name, axes = next(iter(result.axes.items()))
+    measures = Question.questions[result.analysis].measures
+    title = next((each.title for each in measures if each.value == name), "")
+    if not title or len(axes) != 1 or axes[0] not in AXES:
+        return None
+    (over,) = axes
+    x = result.coordinates.get(over, np.arange(len(result.values[name])))
+    rows = rows_named(result, {name: title})
+    figure = draw_lines(x, rows, over=over, unit=unit_of(result, name))
+    return set_title(figure, titled(result, title))
 
 
 def draw_lines(

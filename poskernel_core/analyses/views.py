@@ -2,7 +2,8 @@
 
 ``views.py`` of a topic has ``VIEWS``, by question. Picture, reading and sentence of a result, or of
 any part of it, are each those of the first view that has one and whose values are all there with
-their axes: so narrow shapes stand first. What no view draws, curves by its axes do.
+their axes: so narrow shapes stand first. What no view draws, curves by its axes do: a measure over
+query positions, say, under its title.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.base import Question
-from poskernel_core.analyses.pictures import names_along, titled
+from poskernel_core.analyses.pictures import along, names_along, titled
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.by_axes import by_axes
@@ -87,7 +88,7 @@ def figure_of(result: Result, **choices: Any) -> go.Figure:
     """Return the picture of a result, or of a part of it; ``choices`` are what a page chooses."""
     view = view_of(result, "draw")
     if view is None or view.draw is None:
-        return by_axes(result)
+        return along(result) or by_axes(result)
     if view.each:
         return figure_of(result.select(**{view.each: 0}), **choices)
     figure = view.draw(result, **choices)

@@ -49,7 +49,8 @@ ALL_GATHERED: tuple[Gather, ...] = ("keys", "queries", "patterns", "residuals", 
 """Statistics gathered by default for the pages; the others are gathered by small separate passes.
 """
 OF_PATTERNS: frozenset[Gather] = frozenset({"patterns", "entropy", "sinks"})
-"""Statistics of attention patterns, which can be limited to the first windows."""
+"""Those of the pages' passes that ``RunSpec.pattern_windows`` limits to the first windows, so that
+the limit is part of their keys; all others read every window."""
 MIN_PATTERNS = 64
 
 STEPS = (1, 2, 3, 4)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import poskernel_core as pk
+from poskernel_core.analyses.base import Analysis, SkipParams
 from poskernel_core.common.heads import head_name
+from poskernel_core.common.result import estimates
 from poskernel_core.common.views import stacked, without
 from poskernel_core.data.made import doubled
 from poskernel_core.forward import attention
@@ -167,3 +169,34 @@ def test_bad_parameters(passes, case):
     analysis, params, words = BAD[case]
     with refused(words):
         analyse(analysis, passes["gpt2"], **params)
+
+
+def test_what_follows_from_what_is_gathered(passes):
+    """What an analysis with a pass of its own ignores, and where its queries stand."""
+
+    class Early(Analysis[SkipParams]):
+        name = title = "early-of-a-test"
+        gathers = ("queries", "sinks")
+        values = estimates("early [layer query], nats: of a test")
+
+        def compute(self, statistics, params, progress):
+            header = statistics["main"].header
+            sizes = {"layer": header.n_layers, "query": len(header.positions)}
+            axes = self.values[0].axes
+            return self.result(params, {"early": np.ones([sizes[axis] for axis in axes])})
+
+    class Mean(Early):
+        gathers = ("repeats",)
+        values = estimates("early [layer], nats: of a test")
+
+    class Own(Mean):
+        ignores = frozenset()
+
+    kept = {"positions", "queries_per_position", "pattern_windows"}
+    assert {"gather"} == Early.ignores
+    assert {"gather"} | kept == Mean.ignores
+    assert set() == Own.ignores
+    views = {"main": passes["gpt2"]}
+    early, mean = (each().answer(views, SkipParams(), lambda *_: None) for each in (Early, Mean))
+    assert [*POSITIONS] == early.coordinates["query"].tolist()
+    assert {} == mean.coordinates

@@ -91,3 +91,16 @@ def test_why_a_part_has_no_number():
     assert "" == why_empty(bare.select(layer=0, head=2))
     late = replace(one, params=one.params | {"skip": 11})
     assert "No key is left at n = 10: the first 11 keys are skipped." == why_empty(late)
+
+
+def test_a_measure_over_positions_needs_no_view():
+    """Its picture has the measure as its title, the head, units with errors, recorded places."""
+    whole = made("entropy")
+    one = whole.select(layer=1, head=2)
+    figure = figure_of(one)
+    assert "L1H2: attention entropy" == figure.layout.title.text
+    axes = figure.layout.xaxis.title.text, figure.layout.yaxis.title.text
+    assert ("query position n (tokens)", "nats ± 1 s.e.") == axes
+    assert one.coordinates["query"].tolist() == [*figure.data[-1].x]
+    for more in (whole, whole.select(layer=1)):  # every head is a curve
+        assert len(figure_of(more).data) > len(figure.data)

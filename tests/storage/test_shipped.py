@@ -27,7 +27,7 @@ from poskernel_core.storage.store import Store
 from tests.support import ROOT
 from tests.support.raw import of_all_texts
 from tools import ship_results
-from tools.recorded import PageFailed, visit, visit_all
+from tools.recorded import PageFailed, at_a_button, visit, visit_all
 
 STALE = "what comes with the project is stale: run 'make shipped' and commit what it writes"
 VIEW = "smollm2-135m-instruct-q4"
@@ -297,7 +297,19 @@ def test_a_clone_without_the_weights(tmp_path, monkeypatch):
     assert "etc" not in told
     lost = asked(VIEW)["explore"][0].key
     monkeypatch.setattr(store, "has", lambda key: key != lost)
-    assert "without etc" in ship_results.left(store, VIEW)
+    assert ship_results.left(store, VIEW).startswith(f"{told}. Until then it lacks etc: ")
+
+
+def test_what_a_button_computes():
+    """A card of a new question behind a button makes nothing stale."""
+    for name, heads, expected in (
+        ("copying", 270, True), ("kernel-only-head", 270, True),
+        ("head-position-sources", 100, True), ("head-position-sources", 101, False),
+        ("head-examples", 16, False), ("headvis", 16, False),
+    ):  # fmt: skip
+        params = {"head": "L0H0"} if "head" in find(name).params.model_fields else {}
+        plan = make_plan(Request(analysis=name, run=describe_run("demo-attn-2l"), params=params))
+        assert at_a_button(plan, heads) == expected, name
 
 
 def test_a_real_model_without_its_weights(shipped_engine):

@@ -47,6 +47,7 @@ class AblateHeads(KernelOnly[AblateHeadsParams]):
     name = "ablate-heads"
     title = "Heads ablated on many texts"
     noun_phrase = "what the model loses if these heads are ablated"
+    precomputed = "shipped"
     values = (
         *estimates("""
             loss_change, nats: rise of the loss, per token

@@ -1,7 +1,5 @@
 """Attention entropy: how widely a head's attention is spread within each window."""
 
-import numpy as np
-
 from poskernel_core.analyses.base import Analysis, Progress, SkipParams, Statistics
 from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.result import Result, estimates
@@ -40,13 +38,8 @@ class AttentionEntropy(Analysis[SkipParams]):
     precomputed = "always"
     continued = "entropy"
     gathers = ("entropy",)
-    ignores = frozenset({"queries_per_position", "gather"})
 
     def compute(self, statistics: Statistics, params: SkipParams, progress: Progress) -> Result:
         view = statistics["main"]
         progress(1, 1)
-        return self.result(
-            params,
-            {"entropy": stacked(view, "entropy")[..., params.skip]},
-            coordinates={"query": np.array(view.header.positions)},
-        )
+        return self.result(params, {"entropy": stacked(view, "entropy")[..., params.skip]})

@@ -6,8 +6,6 @@ import numpy as np
 from pydantic import Field
 
 from poskernel_core.analyses.base import (
-    KEPT_QUERIES,
-    OWN_PASS,
     Analysis,
     Experiment,
     Params,
@@ -62,7 +60,6 @@ class HeadVisMetrics(Analysis[Params]):
         ("qk_distance", 0),
     )
     gathers = ("headvis",)
-    ignores = KEPT_QUERIES | OWN_PASS
 
     def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
         view = statistics["main"]

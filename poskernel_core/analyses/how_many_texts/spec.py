@@ -115,7 +115,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
                 role: Some(view, kept) if view.header.groups == groups else view
                 for role, view in statistics.items()
             }
-            found = question.compute(some, asked, lambda done, total: None)
+            found = question.numbers(some, asked, lambda done, total: None)
             return one_a_head(declared, found, query=params.query).values[declared.value]
 
         sizes = sorted({2, groups // 2, groups})

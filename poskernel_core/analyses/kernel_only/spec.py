@@ -180,6 +180,7 @@ class KernelOnlyHead(KernelOnly[KernelOnlyHeadParams]):
     name = "kernel-only-head"
     title = "One head by position alone"
     noun_phrase = "what the model loses with this head replaced"
+    precomputed = "shipped"
     values = (*costs(""), *KernelOnly.clean)
     texts = outputs("replacement [replacement], name: what takes the head's place")
     runs = "kernel_only_head"

@@ -143,7 +143,7 @@ class EtcHeatMap(Analysis[EtcParams]):
             statistics, progress, lambda layer: _layer(view, layer, positions, params)
         )
         values["kind"] = np.full_like(values["etc"], -1, dtype=np.int8)
-        return self.result(params, values, coordinates={"query": positions})
+        return self.result(params, values)
 
     @classmethod
     def derived(cls, result: Result) -> Result:

@@ -70,6 +70,7 @@ class OwnText(_OnText):
     name = "own-text"
     title = "All heads on one text"
     noun_phrase = "all heads on the text"
+    precomputed = "shipped"
     params = OwnTextParams
     values = (
         *outputs(
@@ -113,6 +114,7 @@ class HeadOnText(_OnText):
     name = "own-text-head"
     title = "One head on one text"
     noun_phrase = "the head on the text"
+    precomputed = "shipped"
     params: type[OwnTextParams] = HeadOnTextParams
     values = (
         *outputs("score [query key]", "nats", "$s(n,i)$; NaN where the query does not see the key"),

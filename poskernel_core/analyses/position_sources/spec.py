@@ -151,6 +151,7 @@ class HeadSources(_Sources):
     name = "head-position-sources"
     title = "Sources of one head's position"
     noun_phrase = "where the head gets its position from"
+    precomputed = "shipped"
     params: type[PositionSourcesParams] = HeadSourcesParams
     values = (
         *estimates("""

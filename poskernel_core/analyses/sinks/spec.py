@@ -3,7 +3,7 @@
 import numpy as np
 from pydantic import Field
 
-from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Params, Progress, Statistics
+from poskernel_core.analyses.base import Analysis, Params, Progress, Statistics
 from poskernel_core.analyses.head_measure import grid_measures
 from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.views import stacked
@@ -61,7 +61,6 @@ class AttentionSinks(Analysis[SinkParams]):
     precomputed = "always"
     continued = "sinks"
     gathers = ("sinks",)
-    ignores = KEPT_QUERIES | {"gather"}
 
     def compute(self, statistics: Statistics, params: SinkParams, progress: Progress) -> Result:
         view = statistics["main"]

@@ -88,7 +88,7 @@ def test_influence_against_pseudo_values(gathered, measure):
             views = [without(gathered, group) for group in range(10)]
             question = find("etc")
             each = [
-                question.compute({"main": view}, question.params(), lambda *_: None)
+                question.numbers({"main": view}, question.params(), lambda *_: None)
                 .select(query=QUERY)
                 .values["etc"]
                 for view in views

@@ -54,4 +54,4 @@ class Reach(Analysis[SkipParams]):
             return {"reach": reach}
 
         values = self.of_layers(statistics, progress, of_layer)
-        return self.result(params, values, coordinates={"query": positions})
+        return self.result(params, values)
