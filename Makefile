@@ -124,13 +124,13 @@ soak: venv-dev browser  ## Run the long tests: kills, damage, two replicas, quic
 shipped: venv-dev  ## Compute the shipped results that are missing
 	$(BIN)/python tools/ship_results.py
 
-docs: venv-dev  ## Build the documentation's site in build/site, and check its links
+docs: venv-dev  ## Build the documentation's site in build/site, with pictures if there is a browser
 	@$(BIN)/python tools/site.py
 
 container: docs browser  ## Build the container images, and test from outside that they serve
 	@$(BIN)/python tools/container.py --torch-index-url "$(TORCH_INDEX_URL)"
 
-screenshots: venv-dev browser  ## Take the screenshots of the documentation
+screenshots: venv-dev browser  ## Take the pictures of the README
 	$(BIN)/python tools/screenshots.py
 
 clean:  ## Remove the virtual environment and the tools' caches, not the results

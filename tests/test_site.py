@@ -9,6 +9,7 @@ import pytest
 
 from poskernel_core.ledger.published import figures_of, read_figures
 from tests.support import ROOT
+from tools import screenshots
 
 pytest.importorskip("zensical")
 site = pytest.importorskip("tools.site")
@@ -30,7 +31,7 @@ def test_the_site_is_built(checkout):
     """Every page of the documentation is there, can be found, and holds no formula undrawn."""
     page = checkout / "docs" / "tutorial.md"
     page.write_text(page.read_text("utf-8") + "\nThe area $x^2 < y$ as a formula.\n", "utf-8")
-    script = [sys.executable, checkout / "tools" / "site.py"]
+    script = [sys.executable, checkout / "tools" / "site.py", "--no-pictures"]
     done = subprocess.run(script, capture_output=True, text=True)
 
     assert (0, "") == (done.returncode, done.stderr)
@@ -56,10 +57,41 @@ def build(checkout, monkeypatch):
     monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
     for name, place in (
         ("ROOT", "."), ("SOURCE", "build/site-source"), ("SITE", "build/site"),
-        ("CONFIG", "build/zensical.toml"),
+        ("CONFIG", "build/zensical.toml"), ("PICTURES", "build/screenshots"),
     ):  # fmt: skip
         monkeypatch.setattr(site, name, checkout / place)
+    monkeypatch.setattr(screenshots, "take_all", lambda *_: False)
     return site.main
+
+
+PICTURES = re.compile(r'<a href="(http://localhost:8501/[^"]*)"><img [^>]*src="([^"]*)"')
+
+
+@pytest.mark.parametrize("browser", [True, False])
+def test_pictures(checkout, build, monkeypatch, browser, capsys):
+    """They are taken anew; without a browser their words are the links, and the site says so."""
+    made, stale = checkout / "build" / "site", site.PICTURES / "map-of-sinks.png"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of an earlier version")
+
+    def take_all(shots, folder):
+        folder.mkdir()
+        for each in shots if browser else ():
+            shutil.copy(ROOT / "docs" / "screenshots" / "etc-heatmap.png",
+                        folder / f"{each.name}.png")  # fmt: skip
+        return browser
+
+    monkeypatch.setattr(screenshots, "take_all", take_all)
+    build()
+    pages = {each: each.read_text("utf-8") for each in made.rglob("*.html")}
+    shown = [(each, *pair) for each, text in pages.items() for pair in PICTURES.findall(text)]
+    assert all((each.parent / source).is_file() for each, _, source in shown)
+    assert (len(screenshots.shots(readme=False)) <= len(shown) - 3) == browser
+    assert browser == (made / "screenshots" / stale.name).is_file()
+    assert browser != ("built without a browser" in pages[made / "index.html"])
+    assert browser != ("without pictures: these need a browser" in capsys.readouterr().out)
+    words = "The effective token count of every head of SmolLM2-135M-Instruct</a>"
+    assert browser != (words in pages[made / "concepts" / "heads-of-smollm2-135m.html"])
 
 
 def test_what_is_wrong_with_links_is_said(checkout, build):

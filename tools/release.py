@@ -100,9 +100,10 @@ def tell(built: dict[str, tuple[int, str]]) -> None:
     (DIST / "SHA256SUMS").write_text(sums, encoding="utf-8")
 
 
-def build() -> list[Path]:
+def build(*, pictures: bool) -> list[Path]:
     shutil.rmtree(DIST, ignore_errors=True)
-    print(call(sys.executable, ROOT / "tools" / "site.py"))  # a part of the wheel
+    options = () if pictures else ("--no-pictures",)
+    print(call(sys.executable, ROOT / "tools" / "site.py", *options))  # a part of the wheel
     for project in PROJECTS:
         call(sys.executable, "-m", "build", "--no-isolation", "--outdir", DIST, project)
     files = sorted(DIST.iterdir())
@@ -165,12 +166,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--uv", action="store_true", help="install by uv, not by pip")
     parser.add_argument(
-        "--try", action="store_true", dest="trial", help="any state of the checkout; no images"
+        "--try",
+        action="store_true",
+        dest="trial",
+        help="any state of the checkout; no images, no pictures of pages",
     )
     options = parser.parse_args()
     if not options.trial:
         refuse_unready()
-    wheels = build()
+    wheels = build(pictures=not options.trial)
     with tempfile.TemporaryDirectory() as name:
         folder, start = Path(name), time.monotonic()
         programs = install(wheels, folder, uv=options.uv)

@@ -1,20 +1,21 @@
 """Take the pictures of the documentation, each from the link that stands around it.
 
-``python tools/screenshots.py`` (or ``make screenshots``) starts the app on the default cache. For
-every ``[![WORDS](NAME.png)](http://localhost:8501/PAGE?CHOICES#CARD)`` in the documentation it
-opens the link, waits until all is drawn, and writes ``docs/screenshots/NAME.png``: the card alone,
-as a reader would frame it. A picture with the name of its page shows the page from the top down to
-the card; without a card, the whole page. Results that are not in the cache are computed first.
+``tools/site.py`` takes them for the site; ``python tools/screenshots.py`` (``make screenshots``)
+takes those of the README, which are kept in ``docs/screenshots/``. The app is started on the
+default cache. For every ``[![WORDS](NAME.png)](http://localhost:8501/PAGE?CHOICES#CARD)`` in the
+documentation the link is opened, and when all is drawn, ``NAME.png`` is the card alone, as a reader
+would frame it. A picture with the name of its page shows the page from the top down to the card;
+without a card, the whole page. Results that are not in the cache are computed first.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
 import re
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,13 +63,15 @@ class Shot:
         return self.name != (self.page or FIRST).replace("_", "-")
 
 
-def shots() -> list[Shot]:
-    files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+def shots(*, readme: bool) -> list[Shot]:
+    """Return the pictures of the README, or all others."""
+    files = sorted((ROOT / "docs").rglob("*.md"))
     texts = "".join(each.read_text(encoding="utf-8") for each in files)
     found = dict.fromkeys(Shot(**each.groupdict()) for each in PICTURE.finditer(texts))
     if twice := [name for name, n in Counter(each.name for each in found).items() if n > 1]:
         raise SystemExit(f"Two links have one picture: {', '.join(twice)}.")
-    return list(found)
+    first = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [each for each in found if (f"/{each.name}.png)" in first) == readme]
 
 
 def take(page: Page, url: str, shot: Shot) -> bytes:
@@ -104,34 +107,32 @@ def save(picture: bytes, file: Path) -> None:
     print(f"{file.name}: {file.stat().st_size // 1000} kB")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the pictures")
-    parser.add_argument("--cache", type=Path, default=ROOT / "cache", help="store of results")
-    parser.add_argument("--only", nargs="+", help="names of pictures, such as explore")
-    options = parser.parse_args()
+def take_all(wanted: Sequence[Shot], folder: Path) -> bool:
+    """Write pictures to a folder; return False if there is no browser to take them."""
     executable = find_browser()
     if executable is None:
-        sys.exit("Neither Chromium nor Google Chrome was found: install one.")
-    options.out.mkdir(parents=True, exist_ok=True)
+        return False
+    folder.mkdir(parents=True, exist_ok=True)
     expect.set_options(timeout=PATIENCE)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        serve(options.cache.resolve(), Path(scratch) / "server.log", shipped=True) as server,
+        serve(ROOT / "cache", Path(scratch) / "server.log", shipped=True) as server,
         sync_playwright() as driver,
     ):
         browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
-        for shot in [each for each in shots() if each.name in (options.only or [each.name])]:
+        for shot in wanted:
             page = browser.new_page(
                 viewport={"width": NARROW if shot.alone else WIDE, "height": HEIGHT},
                 device_scale_factor=2 if shot.alone else 1,
                 color_scheme="light",
             )
             page.set_default_timeout(PATIENCE)
-            save(take(page, server.url, shot), options.out / f"{shot.name}.png")
+            save(take(page, server.url, shot), folder / f"{shot.name}.png")
             page.close()
         browser.close()
+    return True
 
 
 if __name__ == "__main__":
-    main()
+    if not take_all(shots(readme=True), FOLDER):
+        sys.exit("Neither Chromium nor Google Chrome was found: install one.")

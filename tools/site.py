@@ -1,14 +1,16 @@
 """Build the documentation's site in `build/site`: the pages of `docs/`, and what the code declares.
 
-    python tools/site.py
+    python tools/site.py [--no-pictures]
 
-Copies `docs/` and the texts about the project to `build/site-source`, with the tables of the
-reproduction ledger filled in and the reference that the declarations give (`tools/reference.py`),
-and has zensical build them. Our numbers in the ledger come from the results that ship with a part
-of GPT-2: no model runs. The navigation is the list of `docs/index.md`, in its order, and the
-reference. It ends with an error if a link is dead, if a page is in no list, or if a page would load
-anything from elsewhere. Formulas become MathML, which browsers draw themselves. For programs there
-are `llms.txt`, and each page as Markdown beside it.
+Takes the pictures of the documentation (`tools/screenshots.py`), so that they show the pages of
+today; without a browser the site has links in their place, and says so. Copies `docs/` and the
+texts about the project to `build/site-source`, with the tables of the reproduction ledger filled in
+and the reference that the declarations give (`tools/reference.py`), and has zensical build them.
+Our numbers in the ledger come from the results that ship with a part of GPT-2: no model runs. The
+navigation is the list of `docs/index.md`, in its order, and the reference. It ends with an error if
+a link is dead, if a page is in no list, or if a page would load anything from elsewhere. Formulas
+become MathML, which browsers draw themselves. For programs there are `llms.txt`, and each page as
+Markdown beside it.
 """
 
 import html
@@ -39,7 +41,12 @@ from poskernel_core.storage.store import Store
 from tools import reference
 
 SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
+PICTURES = ROOT / "build" / "screenshots"
 CONFIG = ROOT / "build" / "zensical.toml"
+NO_PICTURES = (
+    "*This site was built without a browser: in place of most pictures there are links to the "
+    "dashboard.*"
+)
 PROJECT = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 """Files of the checkout's root that are pages of the site."""
 
@@ -55,17 +62,24 @@ MARKER = re.compile(r"^<!-- ledger: (.+) -->$", re.MULTILINE)
 HEAD = "| figure | published | ours | tolerance | verdict |\n|---|---|---|---|---|"
 
 
-def main() -> None:
-    shutil.rmtree(SOURCE, ignore_errors=True)
-    shutil.rmtree(SITE, ignore_errors=True)
+def main(*, pictures: bool = True) -> None:
+    for folder in (SOURCE, SITE, PICTURES):
+        shutil.rmtree(folder, ignore_errors=True)
+    taken = pictures and take_pictures()
     known = {each.resolve(): place(each) for each in sources()}
+    for picture in PICTURES.glob("*.png"):
+        known[ROOT / "docs" / "screenshots" / picture.name] = Path("screenshots", picture.name)
     for file, path in known.items():
         target = SOURCE / path
         target.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == ".md":
             target.write_text(moved(filled(file.read_text("utf-8")), file, known), "utf-8")
         else:
-            shutil.copyfile(file, target)
+            taken_now = PICTURES / file.name
+            shutil.copyfile(taken_now if taken_now.exists() else file, target)
+    if not taken:
+        index = SOURCE / "index.md"
+        index.write_text(index.read_text("utf-8").replace("\n## ", f"\n{NO_PICTURES}\n\n## ", 1))
     reference.main(SOURCE / "reference")
     listed = navigation()
     unnamed = sorted(
@@ -90,7 +104,15 @@ def main() -> None:
     for page in SITE.rglob("*.html"):
         page.write_text(finished(page), "utf-8")
     for_programs()
-    print(f"{sum(1 for _ in SITE.rglob('*.html'))} pages in {SITE}")
+    without = "" if taken else ", without pictures: these need a browser (Chromium or Chrome)"
+    print(f"{sum(1 for _ in SITE.rglob('*.html'))} pages in {SITE}{without}")
+
+
+def take_pictures() -> bool:
+    """Take the pictures that are on the site alone; return False if there is no browser."""
+    from tools import screenshots
+
+    return screenshots.take_all(screenshots.shots(readme=False), PICTURES)
 
 
 def finished(page: Path) -> str:
@@ -134,7 +156,8 @@ def place(file: Path) -> Path:
 def moved(text: str, file: Path, known: dict[Path, Path]) -> str:
     """Return a page with links to where its neighbours are on the site.
 
-    A link to a file of the checkout that is not on the site becomes its name.
+    A link to a file of the checkout that is not on the site becomes its name, and a picture that
+    was not taken its words.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -146,6 +169,8 @@ def moved(text: str, file: Path, known: dict[Path, Path]) -> str:
             path = os.path.relpath(known[asked], place(file).parent)
         elif asked.exists():
             return words.strip("![]")
+        elif asked.parent == ROOT / "docs" / "screenshots":
+            return words.removesuffix("]").replace("![", "", 1)
         return f"{words}({path}{hash_}{anchor})"
 
     parts = re.split(r"(^```.*?^```$|`[^`\n]*`)", text, flags=re.MULTILINE | re.DOTALL)
@@ -220,4 +245,4 @@ def computed() -> dict[str, Checked]:
 
 if __name__ == "__main__":
     os.environ["POSKERNEL_SHIPPED"] = "1"
-    main()
+    main(pictures="--no-pictures" not in sys.argv)
