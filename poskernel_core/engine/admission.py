@@ -4,7 +4,7 @@ Stored results and joined jobs cost nothing; only new computations are checked.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from operator import itemgetter
 
@@ -39,10 +39,10 @@ def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings 
     """
     model, uses, question = plan.run.model, plan.question.uses, plan.question
     local = catalog.is_local(model.name)
-    if uses and local:
-        refuse(model.name, catalog.locate(model.name).config, uses)
-    if question.scheme:
+    if (uses and local) or question.scheme:
         located = catalog.locate(model.name, None if local else model.fingerprint)
+        if uses and local:
+            refuse(model.name, located.config, uses)
         if not question.fits_scheme(located.geometry.scheme):
             schemes = " or ".join(question.scheme.replace(" ", ", ").rsplit(", ", 1))
             raise NotInModel(
@@ -143,11 +143,12 @@ def _check_texts(plan: Plan, most: int) -> None:
 def check_prerequisites(store: Store, plan: Plan) -> None:
     """Check what a plan that was looked up needs: weights, text, tokenizer, disk space."""
     missing, experiment = plan.missing or (), plan.experiment
+    find = cache(catalog.find_again)
     reads = [*missing, experiment.reads(plan.run, plan.params)] if experiment else missing
     for run in reads:
         local = catalog.is_local(run.model.name)
         if local:
-            located = catalog.find_again(run.model)
+            located = find(run.model)
             if located.away and attached(run.model.name):
                 raise ComputeDisabled(
                     f"{run.model.name!r} is an object in another process, and this is not among "
@@ -159,7 +160,7 @@ def check_prerequisites(store: Store, plan: Plan) -> None:
             made = run.corpus.name in (REPEATED, RANDOM) or run.corpus.name.endswith(".npy")
             _check_tokenizer(run.model, not made or run.destination is not None)
     for run in missing:
-        if (needed := least_room(run)) > store.limit:
+        if (needed := least_room(run, find(run.model).geometry)) > store.limit:
             raise BadRequest(
                 f"The statistics of this run take {_megabytes(needed)} or more while they are "
                 f"gathered, the store holds {_megabytes(store.limit)}: raise POSKERNEL_CACHE_GB, "
@@ -173,9 +174,9 @@ def _check_tokenizer(model: ModelSpec, needed: bool) -> None:
     check_tokenizer(catalog.find_again(model), needed)
 
 
-def least_room(run: RunSpec) -> int:
+def least_room(run: RunSpec, geometry: Geometry) -> int:
     """Return a lower bound of the bytes that the store must hold while a run is gathered."""
-    geometry, windows = catalog.find_again(run.model).geometry, _least_windows(run)
+    windows = _least_windows(run)
     return bytes_gathered(_numbers(geometry, run, windows), groups_of(windows))
 
 

@@ -1,7 +1,6 @@
 """What is refused before a worker starts: what a visitor asks for at once, what has no room."""
 
 import re
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from poskernel_core.common.specs import CorpusSpec, Execution, Request, default_
 from poskernel_core.data import corpora
 from poskernel_core.engine import admission
 from poskernel_core.engine.engine import Engine, describe_run
-from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine.plan import make_plan, to_compute
 from poskernel_core.models import catalog
 from poskernel_core.models.geometry import (
     KEPT,
@@ -92,8 +91,9 @@ def test_room_for_sums_and_statistics(model_dirs, tmp_path, monkeypatch):
     """
     llama = str(model_dirs["llama"])
     run = describe_run(llama, context=CONTEXT, windows=20)
-    least = bytes_kept(admission._numbers(catalog.locate(llama).geometry, run, 20), 10)
-    assert least < admission.least_room(run) < 3 * least
+    geometry = catalog.locate(llama).geometry
+    least = bytes_kept(admission._numbers(geometry, run, 20), 10)
+    assert least < admission.least_room(run, geometry) < 3 * least
 
     store = Store(tmp_path / "asked", 0.0001)
     with pytest.raises(
@@ -122,6 +122,21 @@ def test_room_for_sums_and_statistics(model_dirs, tmp_path, monkeypatch):
         assert "shard" not in str(caught.value)
         assert read == ("Reading windows of text" in notes)
         assert merged == isinstance(caught.value.__cause__, BadRequest)
+
+
+@pytest.mark.parametrize(("name", "times"), [("etc", 1), ("rotary-spectrum", 2)])
+def test_a_model_is_looked_up_once_for_each_check(name, times, tmp_path, monkeypatch):
+    """Of its position scheme, and of all else; its tokenizer is read once."""
+    store, plan = (
+        Store(tmp_path),
+        make_plan(Request(analysis=name, run=describe_run("demo-rotary"))),
+    )
+    (todo,), calls, locate = to_compute(store, plan), [], catalog.locate
+    admission.check_plan(store, plan, [todo], None)
+    monkeypatch.setattr(catalog, "locate", lambda *given: calls.append(given) or locate(*given))
+    admission.check_plan(store, plan, [todo], None)
+    assert times == len(calls)
+    store.close()
 
 
 @pytest.fixture
@@ -302,23 +317,20 @@ def test_open_jobs_are_counted_by_person(jobs):
         ({"n_layers": 80, "n_heads": 64, "n_kv_heads": 64, "d_head": 128, "d_model": 8192}, 64),
     ],
 )
-def test_the_usual_run_of_any_model_has_room(sizes, usual, monkeypatch):
+def test_the_usual_run_of_any_model_has_room(sizes, usual):
     """Its context is the longest of its halvings that leaves room in a store of the usual size."""
     one = {"n_layers": 2, "n_heads": 3, "n_kv_heads": 3, "d_model": 24, "d_head": 8}
     more = {"n_ctx": 4096, "n_vocab": 11, "architecture": "gpt2", "scheme": "learned"}
     geometry = Geometry(**{**one, **more, **sizes})
     assert usual == geometry.usual_context
     run = describe_run("demo-attn-2l", windows=500)
-    monkeypatch.setattr(
-        admission.catalog, "find_again", lambda _: SimpleNamespace(geometry=geometry)
-    )
 
     def sizes_at(context):
         positions = default_positions(context, step=geometry.usual_step(context))
         asked = {"context": context, "positions": positions}
         asked = run.model_copy(update=asked | {"corpus": CorpusSpec(name="random")})
         kept = bytes_kept(admission._numbers(geometry, asked, 500), 10)
-        return admission.least_room(asked), kept
+        return admission.least_room(asked, geometry), kept
 
     gathered, kept = sizes_at(usual)
     assert gathered < 8 * 2**30
