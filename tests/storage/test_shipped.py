@@ -245,6 +245,7 @@ class Toy(type(analyses.find("entropy"))):
 def test_a_new_measure_makes_nothing_stale(shipped_engine, monkeypatch):
     """The verdict leaves it out of what ships, until it is precomputed."""
     monkeypatch.setitem(analyses.ANALYSES, "toy", Toy())
+    monkeypatch.setattr(results, "_PLANS", plans := {})  # those with it are of no other test
     model, engine = "demo-attn-2l", shipped_engine
     assert ["toy"] == engine.missing(Request(analysis="verdicts", run=describe_run(model)))
 
@@ -256,7 +257,7 @@ def test_a_new_measure_makes_nothing_stale(shipped_engine, monkeypatch):
     assert set(visit(model, "head", answer)) == {each.key for each in asked(model)["head"]}
     assert engine.worker_pid is None
     monkeypatch.setattr(Toy, "precomputed", "always")
-    monkeypatch.setattr(results, "_PLANS", {})
+    plans.clear()
     with pytest.raises(PageFailed):
         visit(model, "head", answer)
 
