@@ -33,7 +33,7 @@ def heavy(folder, since):
         there[path] = about.split()[2:]
     kinds = (line.split("\t") for line in git(folder, "ls-files", "--eol").splitlines())
     binary = {path for kind, path in kinds if kind.startswith("i/-text")}
-    log = ("log", "--no-merges", "--raw", "--no-abbrev", "--diff-filter=AM", EXACT)
+    log = f"log --ancestry-path --no-merges --raw --no-abbrev --diff-filter=AM {EXACT}".split()
     found = {}
     for text in git(folder, *log, "--format=%x00%H%n%B", f"{since}..HEAD").split("\0")[1:]:
         commit, _, told = text.partition("\n")
