@@ -88,7 +88,7 @@ def draw_look_back(parts: Result, selection: Selection) -> None:
 
 
 def draw_first(zero: Result, parts: Result, selection: Selection) -> None:
-    """Draw the exception of position 0."""
+    """Draw induction from position 0, and its controls."""
     one = selection.of(parts)
     alone, both = one.select(condition=1), one.select(condition=0)
     st.markdown(
@@ -150,7 +150,7 @@ def draw_page(selection: Selection, draws: Draws) -> None:
     offer_strongest(parts.values["profile"][0, ..., 1], selection, "previous-token head")
     draw_head(parts, selection, query)
     draw_look_back(parts, selection)
-    st.subheader("The exception of position 0", anchor="position-0")
+    st.subheader(PositionZero.title, anchor="position-0")
     if zero := results.fetch(PositionZero, draws.run, PositionZeroParams(samples=draws.samples)):
         draw_first(zero, parts, selection)
 

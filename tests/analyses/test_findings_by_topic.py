@@ -216,7 +216,9 @@ def maps(position, token, *errors):
 
 
 def zero(numbers, errors):
-    return {"probability": ([NAN, *numbers], [NAN, *errors])}
+    """The probability without a start token, from positions 0 and 1, after that with one."""
+    gap = [NAN] * (3 - len(numbers))
+    return {"probability": ([*gap, *numbers], [*gap, *errors])}
 
 
 MASSES, OFFSETS = np.zeros((2, 3, 2, 2))
@@ -241,6 +243,13 @@ AGAINST_TOKEN = [
      "(0.80)."),
     ("position-zero", zero((0.05, 0.3), (0.01, 0.01)), L3H7,
      "is less likely … at position 0 (0.05) than … at position 1 (0.30)."),
+    ("position-zero", zero((0.5, 0.002, 0.0018), (0.02, 0.001, 0.001)), L3H7,
+     "as unlikely … position 1 (0.0018) as at position 0 (0.002); after a start token … likelier "
+     "(0.50): position 0 is no exception."),
+    ("position-zero", zero((0.7, 0.003, 0.27), (0.01, 0.001, 0.01)), L3H7, "is less likely"),
+    ("position-zero", zero((0.5, 0.4, 0.1), (0.01, 0.01, 0.01)), L3H7, "is more likely"),
+    ("position-zero", zero((0.5, 0.05, 0.05), (0.01, 0.2, 0.2)), L3H7, ""),
+    ("position-zero", zero((0.05, 0.05, 0.05), (0.01, 0.01, 0.01)), L3H7, ""),
 ]  # fmt: skip
 
 RANDOM = [

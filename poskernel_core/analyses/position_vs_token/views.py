@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from poskernel_core.analyses.claims import (
     ATTENTION,
+    HALF,
     Number,
     most,
     name_at,
@@ -141,14 +142,20 @@ def _mean_along(result: Result, run: int, back: int) -> Number:
 
 
 def _zero(result: Result) -> str:
-    zero, one = (number_of(result, "probability", case) for case in (1, 2))
-    if not (more := (zero - one).sign()):
-        return ""
-    return (
-        f"Without a start token, [B] is {'more' if more > 0 else 'less'} likely after the last [A] "
-        f"if the first [A] is at position 0 ({zero}) than if it is at position 1 "
-        f"({one})."
-    )
+    """Whether position 0 or the missing start token is what induction lacks."""
+    start, zero, one = (number_of(result, "probability", case) for case in range(3))
+    cases = "Without a start token, [B] is {} after the last [A] if the first [A] is at position"
+    drop, from_place = start - zero, one - zero
+    if from_place.sign() > 0:
+        return f"{cases.format('less likely')} 0 ({zero}) than if it is at position 1 ({one})."
+    if drop.sign() > 0 and max(-from_place.low, from_place.high) < HALF * drop.low:
+        return (
+            f"{cases.format('as unlikely')} 1 ({one.trace}) as at position 0 ({zero.trace}); "
+            f"after a start token it is likelier ({start}): position 0 is no exception."
+        )
+    if from_place.sign() < 0:
+        return f"{cases.format('more likely')} 0 ({zero}) than if it is at position 1 ({one})."
+    return ""
 
 
 def _by_key(result: Result, name: str) -> go.Figure:
@@ -267,8 +274,8 @@ VIEWS: Views = {
             "attention of the last [A]",
             reading="The last [A]'s attention in three cases: the first [A] stands after the start "
             "token, at position 0, or after a random token. Keys are shifted so that [B] is key 2 "
-            "in all three. If induction fails only at position 0, the position is the cause, not "
-            "the missing start token.",
+            "in all three. If induction fails only at position 0, the position is the cause; if it "
+            "fails at position 1 too without a start token, the missing start token is.",
         ),
         View("probability probability_other [case]", _bars, "What follows the last [A]"),
         View("probability [case]", says=_zero),
