@@ -87,7 +87,7 @@ def draw_evidence(head: Result, limits: dict[str, float]) -> None:
     rows = (
         ("Attention to near duplicates", "near_duplicates", duplicates),
         ("Attention to far duplicates", "far_duplicates", duplicates),
-        ("Mass in the last 10 tokens", "local_mass", f"detokenization from {limits['local']:g}"),
+        ("Mass in the last 10 tokens", "local_mass", f"local kernel from {limits['local']:g}"),
         (
             f"Effective token count (ETC) of {quoted(token)} at n = {head.params['query']}",
             "etc",

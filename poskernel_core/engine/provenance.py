@@ -219,13 +219,16 @@ def from_entry(entry: Entry) -> Result | None:
             if part == "coordinates" or name in kept:
                 parts[part][name] = array
         axes = {name: tuple(axes) for name, axes in header["axes"].items() if name in kept}
+        labels = {name: tuple(words) for name, words in header["labels"].items()}
+        if question:  # its words of today; those that depend on parameters are as stored
+            labels |= {v.name: v.labels for v in question.values if v.labels and v.name in labels}
         parts["values"] = {name: parts["values"][name] for name in axes if name in parts["values"]}
         result = Result(
             analysis=header["analysis"],
             params=header["params"],
             axes=axes,
             units={name: header["units"][name] for name in axes},
-            labels={name: tuple(words) for name, words in header["labels"].items()},
+            labels=labels,
             texts={name: texts_array(text) for name, text in header["texts"].items()},
             provenance=_titled(header["provenance"]),
             **parts,

@@ -18,12 +18,13 @@ _TELLING = {
 """Heads by model and topic. Topic "" gives a positional head: a previous-token head if there is
 one."""
 
+_DETOKENIZATION = "detokenization (joins the pieces of a word)"
 _GPT2 = {
     "L0H1": "duplicate tokens, near ones",
     "L0H5": "duplicate tokens, near and far",
-    "L0H3": "detokenization",
-    "L0H4": "detokenization",
-    "L0H7": "detokenization",
+    "L0H3": _DETOKENIZATION,
+    "L0H4": _DETOKENIZATION,
+    "L0H7": _DETOKENIZATION,
     "L4H11": "previous token",
     "L5H0": "induction",
     "L5H1": "induction",

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 from poskernel_core.common.errors import BadRequest, UnknownModel
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, RunSpec
@@ -67,6 +68,13 @@ def test_values_come_back_in_their_order():
 
     assert len(written.values) > 3
     assert [*written.values] == [*read.values]
+
+
+def test_kinds_are_called_what_they_are_called_today():
+    """A stored answer may have been written before a kind was given another name."""
+    header, arrays = to_entry(answer("contextual-heads"))
+    header["labels"] = {"group": ["duplicate token", "detokenization", "contextual", "other"]}
+    assert {"group": BEHAVIOURS} == from_entry((header, arrays)).labels
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tools.recorded import figures_on
 
 CHAPTER = "Exodus 12"
 OWN = "<i>One</i> king of the land\n---\nAnother \"text\" & <script>alert('x')</script>"
-KINDS = ("duplicate token", "detokenization", "contextual", "other")
+KINDS = ("duplicate token", "local kernel", "contextual", "other")
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def choose_thresholds(longest: int) -> dict[str, float]:
         **fitted("broad", range(1, longest + 1), min(int(DEFAULT_THRESHOLDS["broad"]), longest)),
     )
     steady = "Largest coefficient of variation of a steady denominator"
-    local = "Mass in the last 10 tokens that makes detokenization"
+    local = "Mass in the last 10 tokens that makes a kernel local"
     duplicates = "Attention to duplicates that makes a duplicate-token head"
     return {
         "broad": float(broad),

@@ -15,8 +15,12 @@ from poskernel_core.common.specs import RunSpec
 P = TypeVar("P", bound=TokenParams)
 
 
-BEHAVIOURS = ("duplicate token", "detokenization", "contextual", "other")
-"""The groups, in the order of the tests: a head belongs to the first group that fits."""
+BEHAVIOURS = ("duplicate token", "local kernel", "contextual", "other")
+"""The groups, in the order of the tests: a head belongs to the first group that fits.
+
+Heads of layer 0 with a local kernel are called *detokenization* heads in the source: they join the
+pieces of a word.
+"""
 
 
 class Thresholds(Params):
@@ -32,7 +36,7 @@ class Thresholds(Params):
         0.5,
         ge=0,
         le=1,
-        description="mass in the last 10 tokens from which a head is a detokenization head",
+        description="mass in the last 10 tokens from which a kernel is local",
     )
     broad: float = Field(
         30, ge=1, le=1_000_000, description="ETC from which a kernel is broad, tokens"
@@ -106,9 +110,9 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
     own kernel, which in layer 0 is the same for all windows. Duplicates are 2, 4, 8, ... tokens
     back, all of them in one sequence of $n + 1$ random tokens: the first is seen from $n$, the
     second from $n - 3$, the next from $n - 6$ and so on. A head is a duplicate-token head if
-    ``near_duplicates`` or ``far_duplicates`` reaches 0.3; else detokenization if half of its mass
-    is in the last 10 tokens; else contextual if its ETC is 30 tokens or more and its
-    ``denominator_cv`` 0.25 or less. All four thresholds can be changed.
+    ``near_duplicates`` or ``far_duplicates`` reaches 0.3; else its kernel is local if half of its
+    mass is in the last 10 tokens (detokenization, in the source); else it is contextual if its ETC
+    is 30 tokens or more and its ``denominator_cv`` 0.25 or less. All thresholds can be changed.
 
     Limits: exponentials have heavy tails: where a few keys carry the denominator, its variation
     over 60 windows is itself uncertain. Errors come from leaving out one group of texts at a time,
@@ -147,7 +151,7 @@ class ContextualHeads(DestinationExperiment[ContextualParams]):
                 to a duplicate less ``baseline``, up to 10 tokens back and beyond
         """),
         *outputs(
-            "group [layer head], group: behaviour group: duplicate token, detokenization, "
+            "group [layer head], group: behaviour group: duplicate token, local kernel, "
             "contextual, other",
             labels=BEHAVIOURS,
         ),

@@ -205,8 +205,8 @@ VIEWS: Views = {
             reading="One mark per head. To the right: the kernel covers many tokens. Down: the "
             "softmax denominator of the destination token is nearly the same in all windows. Heads "
             "in the tinted corner average over the context, with weights that hardly depend on the "
-            "context: they write a bag of tokens. The groups are named for layer 0; in later "
-            "layers *detokenization* means only that the kernel is local.",
+            "context: they write a bag of tokens. Heads of layer 0 with a local kernel join "
+            "the pieces of a word; those of later layers need not.",
         ),
         View("denominator_cv [...]", says=_steady),
         View("far_duplicates [...]", says=_far),
