@@ -226,9 +226,8 @@ def _draw_set(heads: Result) -> None:
     """Draw the mean metrics of a set, and how many pairs are used."""
     of = f"{heads.params['metric']}, mean over the pairs (nats)"
     names = {"Clean prompts": "clean_metric", "Changed prompts": "changed_metric"}
-    used, left, bad = (int(heads.values[name]) for name in ("pairs", "left_out", "bad_rows"))
-    others = f"{left:,} left out: the clean prompt is not 0.1 nats above the changed one"
-    others += f"; {bad:,} could not be used" if bad else ""
+    used, bad = (int(heads.values[name]) for name in ("pairs", "bad_rows"))
+    others = left_out(heads) + (f"; {bad:,} could not be used" if bad else "")
     draw_metrics(
         [(label, value_text(heads, name), of) for label, name in names.items()]
         + [("Difference", value_text(heads, "difference"), "what effects are shares of (nats)")]
@@ -242,6 +241,14 @@ def _draw_set(heads: Result) -> None:
         ]
     )
     errors_line(heads)
+
+
+def left_out(result: Result) -> str:
+    """Return how many pairs of a set are left out, and why."""
+    return (
+        f"{int(result.values['left_out']):,} left out: the clean prompt is not 0.1 nats above the "
+        "changed one"
+    )
 
 
 def _draw_opposite(found: Result, head: str) -> None:

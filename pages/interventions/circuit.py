@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.interventions.between import SETS, choose_pairs
+from pages.interventions.between import SETS, choose_pairs, left_out
 from pages.interventions.many_texts import offer_first_heads
 from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import plain, say
@@ -23,7 +23,7 @@ from poskernel_core.analyses.patching.spec import INTO_CHANGED
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import value_text
+from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.export.notebook import DIRECTIONS, OUTSIDE, TABLE
 
 FIRST: Final = 8
@@ -95,8 +95,8 @@ def _draw_enough(selection: Selection, pairs: dict[str, Any]) -> None:
     found = fetch_when_asked(Faithfulness, selection.run, params, "compute-enough")
     if found is None or _says_why(found):
         return
-    used, left = (value_text(found, name) for name in ("pairs", "left_out"))
-    st.caption(f"{used} pairs; {left} left out, whose clean prompt does not prefer its answer.")
+    used = counted(int(found.values["pairs"]), "pair")
+    st.caption(f"{used}; {left_out(found)}.")
     show("enough", found, "What the first heads recover")
     halves = found.texts["ranking"]
     listed = " · ".join(", ".join(map(str, half[:FIRST])) for half in halves)

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
+from streamlit.testing.v1 import AppTest
 
 from pages.contextual.page import pairs_told
 from pages.shared.jobs import results
@@ -93,6 +94,23 @@ def test_pairs_that_errors_leave_open():
     told = re.sub(r"\]\([^)]*\)|\[|\*", "", pairs_told(layer, 0.1, 0.5))
     assert "superposition: L1H0, L1H1, L1H2; L1H3, L1H4 (not resolved)." in told
     assert "Ruled out: 5 of 10 pairs (1 more can't be told): L1H0–L1H3, L1H1–" in told
+
+
+def test_windows_are_told_as_they_are_read():
+    """Sixty-four of them cannot be dealt to ten groups equally: sixty are read, and offered."""
+
+    def controls():
+        import streamlit as st
+
+        from pages.shared.choices.choices import open_choices, open_page
+        from pages.shared.experiments.contextual_controls import choose_first_windows
+
+        open_choices("page")
+        open_page()
+        choose_first_windows(st, 64, 200)
+
+    (slider,) = fine(AppTest.from_function(controls).run()).select_slider
+    assert (64, ["8", "10", "30", "60", "120"]) == (slider.value, slider.options)
 
 
 def test_no_key_is_left(show):

@@ -7,6 +7,7 @@ import streamlit as st
 from pages.shared.choices.fit import fitted, fitted_list, fitted_number, fitted_text
 from pages.shared.selection.source import named_token
 from poskernel_core.analyses.contextual_heads.spec import Thresholds
+from poskernel_core.common.groups import in_equal_groups
 from poskernel_core.common.specs import ModelSpec
 from poskernel_core.data import texts
 
@@ -27,11 +28,13 @@ def choose_token(place: Any, model: ModelSpec) -> str:
 
 
 def choose_first_windows(place: Any, default: int, most: int) -> int:
-    """Draw the number of windows."""
+    """Draw the number of windows, as it is read: equally many of each group of texts."""
     offered = [count for count in CONTEXT_COUNTS if count <= most] or [most]
     return place.select_slider(
         "First windows",
-        help="windows of the corpus, into each of which the token is put",
+        help="windows of the corpus, equally many of each group of texts, into each of which the "
+        "token is put",
+        format_func=lambda count: f"{in_equal_groups(count):,}",
         **fitted("firstwindows", offered, min(default, offered[-1]), (offered[0], most)),
     )
 
