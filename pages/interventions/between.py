@@ -259,7 +259,7 @@ def _draw_opposite(found: Result, head: str) -> None:
     if not order:
         st.caption(f"In no pair does {head} carry −{COUNTS:g} of the difference or less.")
         return
-    st.caption(f"{head} does the opposite in {len(order):,} of {counted(len(of), 'pair')}")
+    st.caption(f"{head} does the opposite in {len(order):,} of {counted(len(of), 'pair')}.")
     words = found.words("pair")
     columns = {"pair": [visible(words[at]) for at in order], EFFECT: share[order]}
     st.dataframe(

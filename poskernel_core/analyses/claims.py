@@ -395,11 +395,11 @@ def pairs_at(result: Result, limit: float, side: Side = "reaches") -> Heads:
 
 def pairs_apart(result: Result, alike: float, apart: float, pairs: str) -> str:
     """Say how many pairs of kernels are far apart, and how many nearly equal."""
-    far, near = pairs_at(result, apart).count, pairs_at(result, alike, "below").count
-    if not far and not near:
+    far, near = pairs_at(result, apart), pairs_at(result, alike, "below")
+    if not far.count and not near.count:
         return ""
     count = int(np.isfinite(_once(result.values["distance"])).sum())
     return (
-        f"The kernels of {far} of {counted(count, 'pair')} of {pairs} are {apart:g} or "
-        f"more apart ({SCALE}), those of {near} less than {alike:g}."
+        f"The kernels of {far.count} of {counted(count, 'pair')} of {pairs} are {apart:g} or "
+        f"more apart ({SCALE}){far.beside}, those of {near.count} less than {alike:g}{near.beside}."
     )

@@ -344,16 +344,22 @@ def test_pairs_of_kernels():
     gaps[1, 0, 2] = gaps[1, 2, 0] = 0.5
     said = said_of("kernel-distances", {"distance": gaps}, {"distance": 0.02})
     check(said, "The kernels of 1 of 6 pairs of heads", "those of 4 less than 0.1")
+    gaps[1, 0, 1] = gaps[1, 1, 0] = 0.09
+    said = said_of("kernel-distances", {"distance": gaps}, {"distance": 0.02})
+    check(said, "those of 3 less than 0.1 (1 more can't be told)")
     check(finding_of(two_pins(0.02, 0.01)), "0.02 apart", "less than 0.1")
     assert "" == finding_of(two_pins(0.3, 0.01))
 
 
 def test_measures_side_by_side_are_held_against_each_other():
-    def said(*scores):
-        numbers = {"z_score": [[0.0, each] for each in scores]}
-        return said_of("compare-heads", numbers, texts={"heads": ["L3H4", "L0H1"]})
+    def said(*scores, others=1):
+        numbers = {"z_score": [[0.0] + [each] * others for each in scores]}
+        heads = ["L3H4", "L0H1", "L2H2"][: others + 1]
+        return said_of("compare-heads", numbers, texts={"heads": heads})
 
     check(said(-7.0, 2.9, 1.9, 0.5, np.nan), "In 2 of 4 measures", "more than their errors")
+    many = said(-7.0, 2.9, 1.9, 0.5, others=2)
+    check(many, "In 4 of 8 measured differences the 2 other heads and L3H4 differ")
     assert "" == said(2.0, -1.9, 0.0)
 
 

@@ -72,10 +72,8 @@ def _measures(result: Result) -> str:
     if not (differ := discovered(result, Condition(every, 0, "apart")).count):
         return ""
     others = labels[1] if len(labels) == 2 else f"the {len(labels) - 1} other heads"
-    return (
-        f"In {differ} of {counted(known, 'measure')} {others} and {labels[0]} differ by more than "
-        "their errors."
-    )
+    of = counted(known, "measure" if len(labels) == 2 else "measured difference")
+    return f"In {differ} of {of} {others} and {labels[0]} differ by more than their errors."
 
 
 def _depth(result: Result) -> str:
