@@ -187,7 +187,6 @@ def measure_cell(found: Result, row: int, place: int) -> str:
         return word
     value = found.values["value"][row, place]
     text = plain(rounded(value, found.errors["value"][row, place]))
-    text = text.replace(" ", "\N{NO-BREAK SPACE}")  # break lines only after the number
     apart = float(found.values["z_score"][row, place])
     if place == 0 or not np.isfinite(apart):
         return text

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tests.support.server import serve
+from tests.support.server import ROOT, serve
 from tests.support.visit import settle, visit
 
 pytestmark = pytest.mark.browser
@@ -45,6 +45,26 @@ def test_words_on_a_number_stand_below_it_on_a_phone(page, still):
         row = page.locator("tr").filter(has_text="how many tokens the kernel covers")
         expect(row).to_be_visible()
         assert [beside, below] == row.evaluate(lies)
+
+
+def test_heads_side_by_side_are_all_seen_on_a_phone(page):
+    """The name of a measure stands above the numbers of three heads, none of which is cut off."""
+    style = (ROOT / "serving" / "style.css").read_text(encoding="utf-8")
+    cells = ["attention sink", *["0.006912 ±\N{NO-BREAK SPACE}0.000044 (+88.6)"] * 3]
+    row = "".join(f"<td>{cell}</td>" for cell in cells)
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.set_content(
+        f"<style>{style}</style><div class='st-key-card-measures' style='width: 332px'>"
+        f"<div data-testid='stMarkdownContainer'><table><tr>{row}</tr></table></div></div>"
+    )
+    boxes = page.locator("td").evaluate_all(
+        "cells => cells.map(each => each.getBoundingClientRect().toJSON())"
+    )
+    name, *numbers = boxes
+    assert 1 == len({each["top"] for each in numbers})
+    assert all(each["top"] >= name["bottom"] - 1 for each in numbers)
+    card = page.locator(".st-key-card-measures").bounding_box()
+    assert max(each["right"] for each in numbers) <= card["x"] + card["width"] + 1
 
 
 def test_the_tools_of_a_table_cover_nothing_on_a_touch_screen(new_context, still):
