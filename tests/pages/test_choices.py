@@ -192,6 +192,35 @@ def test_a_late_address_is_no_choice(monkeypatch):
     assert (11, ["11"]) == (chosen(app, "whole"), address(app)["whole"])
 
 
+def test_an_address_that_the_browser_has_left_is_a_choice():
+    """It has said a later one since: the earlier one comes from Back, or is typed."""
+    app = opened(whole="9")
+    fine(bound(app)["whole"].set_value(10).run())
+    fine(app.run())
+    app.query_params["whole"] = "9"
+    fine(app.run())
+    assert (9, ["9"]) == (chosen(app, "whole"), address(app)["whole"])
+
+
+def test_what_is_told_of_a_page_is_not_told_of_the_next():
+    def pages():
+        import streamlit as st
+
+        from pages.shared.choices import fit
+        from pages.shared.choices.choices import open_choices, open_page, write_address
+
+        open_choices(st.session_state.get("where", "page"))
+        open_page()
+        st.slider("whole", **fit.fitted("whole", range(2, 8), 7))
+        st.session_state["told"] = [each.key for each in write_address(alone=False)]
+
+    app = AppTest.from_function(pages)
+    app.query_params["whole"] = "99"
+    assert ["whole"] == fine(app.run()).session_state["told"]
+    app.session_state["where"] = "another page"
+    assert [] == fine(app.run()).session_state["told"]
+
+
 def test_streamlit_still_says_that_the_reader_went_back():
     assert "is_history_navigation" in {each.name for each in dataclasses.fields(ScriptRunContext)}
 
