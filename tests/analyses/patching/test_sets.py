@@ -10,6 +10,7 @@ import torch
 import poskernel_core as pk
 from poskernel_core.analyses.patching import experiment, spec
 from poskernel_core.analyses.patching.spec import PARTS, PatchHeads, PatchPositions
+from poskernel_core.common import specs
 from poskernel_core.common.errors import Cancelled, TooLarge
 from poskernel_core.common.jackknife import interval
 from poskernel_core.common.settings import settings
@@ -362,8 +363,9 @@ def key(name="patch-heads", run=RUN, **params):
 
 
 @pytest.mark.parametrize("asked", KEYS)
-def test_keys_of_one_pair_are_what_they_were(asked):
-    """What is of sets alone is no part of them."""
+def test_keys_of_one_pair_are_what_they_were(asked, monkeypatch):
+    """What is of sets alone is no part of them: in the wording of when there were none."""
+    monkeypatch.setattr(specs, "WORDING", 4)
     name, more = asked
     params = ONE | dict(more)
     assert key(name, **params) == KEYS[asked]
