@@ -202,6 +202,19 @@ def test_an_address_that_the_browser_has_left_is_a_choice():
     assert (9, ["9"]) == (chosen(app, "whole"), address(app)["whole"])
 
 
+def test_what_is_told_is_told_until_the_reader_chooses():
+    app = opened(whole="999")
+    assert ["whole"] == app.session_state["told"]
+    fine(bound(app)["whole"].set_value(5).run())
+    assert [] == app.session_state["told"]
+
+
+def test_a_value_is_asked_for_no_more_once_it_is_chosen():
+    asked = {"whole": ("9",), "share": ("2",)}
+    made = choices.Choices(asked=asked).with_value("whole", 5, 7)
+    assert ({"whole": 5}, {"share": ("2",)}) == (made.values, made.asked)
+
+
 def test_what_is_told_of_a_page_is_not_told_of_the_next():
     def pages():
         import streamlit as st
