@@ -229,7 +229,7 @@ def _of_prompts(params: Mapping[str, Any]) -> dict[str, Any]:
         asked |= {"maker": maker, "count": params.get("count", MADE)}
     elif params.get("pairs"):
         asked |= {"maker": TABLE, "bad": "true" if params.get("skip_bad") else None}
-    elif params["metric"] != "loss":  # empty answers too: an example has others
+    elif two and params["metric"] != "loss":  # empty answers too: an example has others
         asked["answer"] = params["answer"]
         if params["metric"] == "difference":
             asked["otheranswer"] = params["other_answer"]

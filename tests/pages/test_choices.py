@@ -229,9 +229,9 @@ def test_what_is_told_of_a_page_is_not_told_of_the_next():
 
     app = AppTest.from_function(pages)
     app.query_params["whole"] = "99"
-    assert ["whole"] == fine(app.run()).session_state["told"]
+    assert ["whole"] == app.run().session_state["told"]
     app.session_state["where"] = "another page"
-    assert [] == fine(app.run()).session_state["told"]
+    assert [] == app.run().session_state["told"]
 
 
 def test_streamlit_still_says_that_the_reader_went_back():
