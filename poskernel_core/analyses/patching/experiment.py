@@ -464,10 +464,8 @@ class PairSet:
 
 def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> Result:
     """Estimate all heads' effects over a set, then compute those of the largest, or of all."""
-    some, geometry = (
-        PairSet(subject, params, params.metric, params.direction),
-        subject.model.geometry,
-    )
+    some = PairSet(subject, params, params.metric, params.direction)
+    geometry = subject.model.geometry
     what, shape = params.what, (len(some.pairs), geometry.n_layers, geometry.n_heads)
     estimated, exact = np.full((2, *shape), np.nan)
     known = np.zeros(shape[0])
