@@ -30,6 +30,7 @@ from serving.memory import collecting
 from serving.metrics import listen, registry
 from serving.page import page_routes
 from serving.site import site_routes
+from serving.sockets import sending_at_once
 
 STREAM_SECONDS = 3
 """Seconds for which a server that is stopped waits for programs that still listen."""
@@ -74,10 +75,11 @@ mcp = Mcp(api, named_at_start(), base)
 @asynccontextmanager
 async def lifespan(app: st.App) -> AsyncIterator[None]:
     """Print the address of the pages once the server is ready; collect garbage at intervals."""
-    runs: Any = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    if isinstance(runs, uvicorn.Server):
-        runs.config.timeout_graceful_shutdown = STREAM_SECONDS
-    async with collecting(), mcp.running():
+    handler: Any = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    server = handler if isinstance(handler, uvicorn.Server) else None
+    if server is not None:
+        server.config.timeout_graceful_shutdown = STREAM_SECONDS
+    async with collecting(), mcp.running(), sending_at_once(server):
         greet(base)
         yield
 

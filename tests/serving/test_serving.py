@@ -4,10 +4,12 @@ import asyncio
 import gc
 import gzip
 import re
+import time
 import urllib.request
 import weakref
 from importlib.resources import files
 
+import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -47,6 +49,18 @@ def test_every_response_has_the_headers(url):
         assert status == found, path
         for name, value in security_headers().items():
             assert [value] == headers.get_all(name), (path, name)
+
+
+@pytest.mark.slow
+def test_the_rest_of_an_answer_waits_for_no_acknowledgement(url):
+    """What has a body, on a connection that is kept: by Nagle's algorithm each takes 40 ms."""
+    seconds = []
+    with httpx2.Client(base_url=url) as http:
+        for _ in range(60):  # a new connection acknowledges its first answers at once
+            begun = time.monotonic()
+            assert http.get("/_stcore/health").content
+            seconds.append(time.monotonic() - begun)
+    assert min(seconds[-20:]) < 0.03
 
 
 def test_the_policy(monkeypatch):
