@@ -65,9 +65,9 @@ def navigation() -> tuple[Any, str]:
     if (question := st.query_params.get(SHOW)) in ANALYSES:
         link = {key: st.query_params.get_all(key) for key in st.query_params if key != SHOW}
         st.switch_page(offered[page_showing(question)], query_params=link)
-    found = offered.get(st.session_state.pop(GO, None), chosen)
-    if found.title != chosen.title:
-        st.switch_page(found, query_params={})
+    target = offered.get(st.session_state.pop(GO, None), chosen)
+    if target.title != chosen.title:
+        st.switch_page(target, query_params={})
     return chosen, next(name for name, page in offered.items() if page.title == chosen.title)
 
 

@@ -190,20 +190,22 @@ def analyse(analysis: str, gathered: Gathered, **params: Any) -> Result:
     Raises:
         BadRequest: an invalid parameter, or a pass that did not gather the statistics needed.
     """
-    found = analyses.find(analysis)
+    definition = analyses.find(analysis)
     if not isinstance(gathered, Gathered) or gathered.run is None:
         raise BadRequest(f"Expected what pk.run_pass returned, got {brief(gathered)}.")
-    run, checked = gathered.run, check_params(found, params)
-    if not isinstance(found, analyses.Analysis) or set(found.needs(run, checked)) != {"main"}:
+    run, checked = gathered.run, check_params(definition, params)
+    if not isinstance(definition, analyses.Analysis) or set(definition.needs(run, checked)) != {
+        "main"
+    }:
         raise BadRequest(
             f"{analysis!r} needs more than one pass over these windows (or the model itself): "
             "ask for it with pk.show, or choose parameters that need the pass alone."
         )
     try:
-        result = found.answer({"main": gathered}, checked, lambda done, total: None)
+        result = definition.answer({"main": gathered}, checked, lambda done, total: None)
     except KeyError as error:
         every = run.model_copy(update={"gather": ALL_GATHERED})
-        needed = ", ".join(map(repr, found.needs(every, checked)["main"].gather))
+        needed = ", ".join(map(repr, definition.needs(every, checked)["main"].gather))
         raise BadRequest(
             f"The pass gathered too little for {analysis!r}: give pk.run_pass gather=({needed},), "
             "or ask for the analysis with pk.show."
@@ -323,14 +325,14 @@ def default_requests(
     name, revision = described.model.name, described.model.revision
     geometry, head = locate(name, revision).geometry, telling_head(name, "contextual")
     wanted = dict(first_questions(described, geometry, head, experiments=experiments))
-    for each, question in analyses.ANALYSES.items():
+    for analysis, question in analyses.ANALYSES.items():
         if question.measures and measures:
-            wanted.setdefault(each, question.default_params(described, geometry))
-    found = []
-    for each, params in wanted.items():
-        with or_left_out(each, say):
-            found.append(build_request(each, model, params=params, **run)[0])
-    return found
+            wanted.setdefault(analysis, question.default_params(described, geometry))
+    requests = []
+    for analysis, params in wanted.items():
+        with or_left_out(analysis, say):
+            requests.append(build_request(analysis, model, params=params, **run)[0])
+    return requests
 
 
 @contextmanager
@@ -386,7 +388,7 @@ def view(
     *,
     address: str | None = None,
     embed: bool | None = None,
-    **asked: Any,
+    **options: Any,
 ) -> View:
     """Return the result of :func:`show` with its figure, for notebooks.
 
@@ -396,7 +398,7 @@ def view(
         address: the dashboard that the figure links to, such as ``"http://localhost:8501"``
             (default: ``POSKERNEL_ADDRESS``; no link if that is not set).
         embed: whether plotly.js is put into the output (default: once in a notebook).
-        asked: other arguments of :func:`show`, such as ``head`` and ``query``.
+        options: other arguments of :func:`show`, such as ``head`` and ``query``.
 
     Raises:
         PosKernelError: with a message of one sentence.
@@ -404,7 +406,7 @@ def view(
     from poskernel_core.export.notebook import View
 
     base = settings().address if address is None else checked_address(address)
-    return View(show(analysis, model, **asked), base, embed)
+    return View(show(analysis, model, **options), base, embed)
 
 
 def build_request(
@@ -426,28 +428,28 @@ def build_request(
     Raises:
         BadRequest: the request is invalid.
     """
-    asked = analyses.find(analysis)
-    fields = asked.params.model_fields
+    definition = analyses.find(analysis)
+    fields = definition.params.model_fields
     check_fields(analysis, run, fields)
     if not isinstance(params, Mapping | None):
         raise BadRequest(
             f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
         )
     params, chosen = dict(params or {}), {}
-    for name in asked.params.typed_texts() if files else ():
+    for name in definition.params.typed_texts() if files else ():
         if isinstance(params.get(name), str):
             read = table_or_file if name == "pairs" else text_or_file
             params[name] = read(params[name])
-    if issubclass(asked.params, TextParams) and isinstance(params.get("text"), list | tuple):
+    if issubclass(definition.params, TextParams) and isinstance(params.get("text"), list | tuple):
         params["text"] = written(locate(model, run.get("revision")), params["text"])
-    selectable = asked.selectable()
+    selectable = definition.selectable()
     for name, given in (("head", head), ("query", query)):
         if given is not None and name not in (*fields, *selectable):
             raise BadRequest(f"{analysis!r} has no {name} to choose: leave it out.")
     query = None if query is None else whole(query, "query position")
     spec = describe_run(model, query=query, **run)
     if query is None and "query" in fields and "query" not in params:
-        params["query"] = asked.default_query(spec.context)
+        params["query"] = definition.default_query(spec.context)
     if query is not None and "query" in fields:
         params["query"] = query
     elif query is not None:

@@ -106,8 +106,8 @@ class Server:
             self.version = str(about.get("version"))
             if about.get("program") == "PosKernel":
                 if self.version != __version__:
-                    told = f"The server at {address} is of version {self.version}, this is"
-                    print(f"{told} {__version__}.", file=sys.stderr)
+                    sentence = f"The server at {address} is of version {self.version}, this is"
+                    print(f"{sentence} {__version__}.", file=sys.stderr)
                 return
         raise BadRequest(f"Expected a PosKernel server at {address}, and something else answers.")
 
@@ -198,11 +198,11 @@ class Server:
         given = {name: body[name] for name in ("model", "revision", "run")}
         first = _json(*self._got("POST", "first", given | {"experiments": experiments}))
         done = []
-        for each in first:
-            self._got("POST", "answers", given | each)  # together, so that they share passes
-        for each in first:
-            self.show(each["question"], model, params=each["params"], **run)
-            done.append(each["question"])
+        for request in first:
+            self._got("POST", "answers", given | request)  # together, so that they share passes
+        for request in first:
+            self.show(request["question"], model, params=request["params"], **run)
+            done.append(request["question"])
         return done
 
     def questions(self) -> list[dict[str, Any]]:
@@ -219,8 +219,10 @@ class Server:
         Raises:
             UnknownAnalysis: the server has no question of that name.
         """
-        found: dict[str, Any] = self.question(analysis).get("stage" if live else "answer") or {}
-        return found
+        json_schema: dict[str, Any] = (
+            self.question(analysis).get("stage" if live else "answer") or {}
+        )
+        return json_schema
 
     def question(self, analysis: str) -> dict[str, Any]:
         """Return the server's description of a question: parameters, values, schema of answers.
@@ -233,10 +235,10 @@ class Server:
         return _object(*self._got("GET", f"questions/{analysis}"))
 
     def _list(self, what: str) -> list[dict[str, Any]]:
-        found = _json(*self._got("GET", what))
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        entries = _json(*self._got("GET", what))
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise BadRequest(f"Expected {what} from {self.address}, got something else.")
-        return found
+        return entries
 
     def _body(
         self,
@@ -277,8 +279,8 @@ class Server:
         fields: dict[str, Any] = {"question": analysis, "model": spec.name}
         fields |= {"revision": revision or spec.revision, "head": head, "query": query}
         fields |= {"params": params, "detach": detach}
-        fields["run"] = {name: each for name, each in run.items() if each is not None}
-        return {name: _plain(each) for name, each in fields.items()}
+        fields["run"] = {name: value for name, value in run.items() if value is not None}
+        return {name: _plain(value) for name, value in fields.items()}
 
     def _waited(
         self, job: str, tell: Callable[[Job], None] | None = None, *, cancels: bool = True
@@ -327,8 +329,8 @@ class Server:
                     where = ""
 
     def _read(self, answer: str) -> Result:
-        found = ANSWER.fullmatch(answer)
-        if not found:
+        match = ANSWER.fullmatch(answer)
+        if not match:
             raise BadRequest(f"Expected the address of an answer, got {brief(answer)}.")
         return _result(answer, self._got("GET", answer)[1])
 
@@ -383,8 +385,8 @@ def _error(problem: Any) -> PosKernelError:
 
 
 def _result(where: str, data: bytes) -> Result:
-    found = ANSWER.fullmatch(where)
-    return from_line(found[1] if found else "", data)
+    match = ANSWER.fullmatch(where)
+    return from_line(match[1] if match else "", data)
 
 
 def _json(reply: httpx2.Response, data: bytes) -> Any:
@@ -395,15 +397,15 @@ def _json(reply: httpx2.Response, data: bytes) -> Any:
 
 
 def _object(reply: httpx2.Response, data: bytes) -> dict[str, Any]:
-    if not isinstance(found := _json(reply, data), dict):
+    if not isinstance(fields := _json(reply, data), dict):
         raise BadRequest(f"Expected a JSON object from {reply.url.host}, got something else.")
-    return found
+    return fields
 
 
 def _windows(result: Result) -> int:
     """Return of how many windows an answer is, the first of several."""
-    asked = str(result.provenance.get("windows_asked", 0)).partition(",")[0]
-    return int(asked) if asked.isdigit() else 0
+    windows = str(result.provenance.get("windows_asked", 0)).partition(",")[0]
+    return int(windows) if windows.isdigit() else 0
 
 
 def _job_of(reply: httpx2.Response) -> str:
@@ -418,5 +420,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Spec):
         return value.model_dump(mode="json", exclude_defaults=True)
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     return plain_python(value)

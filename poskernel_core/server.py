@@ -115,9 +115,9 @@ def serve_lab(line: int, fingerprint: str, page: str, **query: Any) -> Dashboard
     return _placed(_start({LAB: f"{line} {fingerprint}"}, (line,)), page, 800, query)
 
 
-def _placed(found: Dashboard, page: str, height: int, query: Mapping[str, Any]) -> Dashboard:
-    asked = f"?{urlencode(query)}" if query else ""
-    return Dashboard(found.address, f"/{page}{asked}", height, found.process)
+def _placed(dashboard: Dashboard, page: str, height: int, query: Mapping[str, Any]) -> Dashboard:
+    query_string = f"?{urlencode(query)}" if query else ""
+    return Dashboard(dashboard.address, f"/{page}{query_string}", height, dashboard.process)
 
 
 @dataclass(frozen=True)
@@ -179,13 +179,13 @@ def find(address: str | None = None) -> Dashboard | None:
     if alive := _running():
         return alive
     usual = f"http://localhost:{DEFAULT_PORT}"
-    if (found := _asked(usual)) is None:
+    if (reply := _asked(usual)) is None:
         return None
-    told, frames = found
+    about, frames = reply
     ours = identity()
-    if told["version"] != ours["version"]:
-        other = f"is of version {told['version']}, not {ours['version']}"
-    elif told["store_id"] != ours["store_id"]:
+    if about["version"] != ours["version"]:
+        other = f"is of version {about['version']}, not {ours['version']}"
+    elif about["store_id"] != ours["store_id"]:
         other = f"has another store than {default_directory()}"
     elif "localhost:*" not in frames:
         other = "may not be shown in notebooks"
@@ -196,7 +196,9 @@ def find(address: str | None = None) -> Dashboard | None:
 
 
 def _running() -> Dashboard | None:
-    alive = [each for each in started if each.process and each.process.poll() is None]
+    alive = [
+        dashboard for dashboard in started if dashboard.process and dashboard.process.poll() is None
+    ]
     return alive[-1] if alive else None
 
 
@@ -204,11 +206,11 @@ def _asked(url: str) -> tuple[dict[str, Any], str] | None:
     """Return what the dashboard at an address says of itself, and who may frame it; or None."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=5) as reply:
-            told, policy = json.load(reply), reply.headers.get("Content-Security-Policy", "")
+            about, policy = json.load(reply), reply.headers.get("Content-Security-Policy", "")
     except (OSError, ValueError, HTTPException):  # also of what does not speak HTTP
         return None
-    known = isinstance(told, dict) and told.get("program") == "PosKernel"
-    return (told, policy.partition("frame-ancestors")[2]) if known else None
+    known = isinstance(about, dict) and about.get("program") == "PosKernel"
+    return (about, policy.partition("frame-ancestors")[2]) if known else None
 
 
 def _start(more: Mapping[str, str] = {}, lines: Sequence[int] = ()) -> Dashboard:

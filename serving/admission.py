@@ -81,8 +81,12 @@ class ConnectionLimits:
         Raises:
             BadRequest: a limit is not a number.
         """
-        told = settings()
-        return cls(told.max_sessions, told.max_sessions_each, told.max_requests_per_minute)
+        configured = settings()
+        return cls(
+            configured.max_sessions,
+            configured.max_sessions_each,
+            configured.max_requests_per_minute,
+        )
 
 
 class SlidingWindow:
@@ -134,8 +138,8 @@ class Refusal:
         if _wants_page(connection):
             return HTMLResponse(HTML.format(sentence=self.sentence), self.status, headers)
         if connection.scope["path"].startswith(("/api/", "/mcp")):
-            told = {"status": self.status, "detail": self.sentence, "error": Busy.__name__}
-            return JSONResponse(told, self.status, headers, "application/problem+json")
+            fields = {"status": self.status, "detail": self.sentence, "error": Busy.__name__}
+            return JSONResponse(fields, self.status, headers, "application/problem+json")
         return PlainTextResponse(f"{self.sentence}\n", self.status, headers)
 
 
@@ -192,12 +196,12 @@ class Admission:
 
     def refusal(self, scope: Scope) -> Refusal | None:
         """Count a request or new session, or return the reason why it is refused."""
-        found = self._too_many_requests(scope)
-        if found is None and (scope["type"] == "websocket" or self._opens_page(scope)):
-            found = self._no_room(scope)
-        if found is not None:
-            self.refused[found.limit] += 1
-        return found
+        reason = self._too_many_requests(scope)
+        if reason is None and (scope["type"] == "websocket" or self._opens_page(scope)):
+            reason = self._no_room(scope)
+        if reason is not None:
+            self.refused[reason.limit] += 1
+        return reason
 
     def _too_many_requests(self, scope: Scope) -> Refusal | None:
         if is_local(scope) or not self.limits.requests_each:
@@ -230,7 +234,7 @@ class Admission:
         return not (reloads and self._open[_client(scope)])
 
     def _no_room(self, scope: Scope) -> Refusal | None:
-        most, each = self.limits.sessions, self.limits.sessions_each
+        most, limit = self.limits.sessions, self.limits.sessions_each
         if most and self.sessions >= most:
             return Refusal(
                 "sessions",
@@ -238,11 +242,11 @@ class Admission:
                 f"This server is full: {_pages(most)} open, and it takes no more. Try again in "
                 f"{RETRY_AFTER} seconds.",
             )
-        if each and self._open[_client(scope)] >= each and not is_local(scope):
+        if limit and self._open[_client(scope)] >= limit and not is_local(scope):
             return Refusal(
                 "sessions_each",
                 429,
-                f"{_pages(each)} open from your address, and this server takes no more from one: "
+                f"{_pages(limit)} open from your address, and this server takes no more from one: "
                 f"close one, or try again in {RETRY_AFTER} seconds.",
             )
         return None
@@ -251,7 +255,7 @@ class Admission:
         """Warn once about an untrusted proxy in the local network: its clients count as one."""
         host = host_of(scope)
         named = HTTPConnection(scope).headers.getlist(FORWARDED)
-        if self._warned or not named or any(host in each for each in named):
+        if self._warned or not named or any(host in header for header in named):
             return
         address = parsed(host)
         if address is not None and (address.is_private or address.is_loopback):

@@ -148,8 +148,10 @@ class Api:
             started_as: the name that the server was started with; empty if it was given none.
         """
         routes = [
-            Route(f"/v1{each.path}", partial(self._answered, each), methods=[each.method])
-            for each in self.endpoints()
+            Route(
+                f"/v1{endpoint.path}", partial(self._answered, endpoint), methods=[endpoint.method]
+            )
+            for endpoint in self.endpoints()
         ]
         handlers: Any = dict.fromkeys((PosKernelError, Problem, HTTPException, Exception), answered)
         app = Starlette(routes=routes, exception_handlers=handlers)
@@ -164,14 +166,14 @@ class Api:
     async def models(self, request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         """List the models on offer, with the runs that are stored of each."""
         models = await self._work(lambda: inventory(self.engine().store))
-        for each in () if caller.local else models:
-            each |= {"problem": without_paths(each["problem"])} if "problem" in each else {}
+        for model in () if caller.local else models:
+            model |= {"problem": without_paths(model["problem"])} if "problem" in model else {}
         return _json(models)
 
     async def questions(self, request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         """List the questions."""
         every = analyses.ANALYSES.values()
-        return _json(self._document("", lambda: [listed(each) for each in every]))
+        return _json(self._document("", lambda: [listed(analysis) for analysis in every]))
 
     async def question(self, request: Request, caller: Caller, _: Mapping[str, str]) -> Response:
         """Describe a question: its parameters, its values, and the JSON Schema of its answers."""
@@ -357,7 +359,7 @@ class Api:
     async def _about(self, ticket: Ticket, caller: Caller) -> dict[str, Any]:
         """Return what is told of a job; the addresses in it are relative to ``api/v1/``."""
         job = ticket.job
-        told = {
+        fields = {
             "id": ticket.key,
             "question": ticket.plan.question.name,
             **{name: getattr(job, name) for name in ("state", "note", "done", "total")},
@@ -365,11 +367,11 @@ class Api:
         }
         if job.state == "done":
             plan = await self._work(ticket.plan.again)
-            told["answer"] = _where(plan.key, ticket.chosen)
+            fields["answer"] = _where(plan.key, ticket.chosen)
             self._plans[plan.key] = plan
         if job.error is not None:
-            told["problem"] = problem_of(job.error).fields(local=caller.local)
-        return told
+            fields["problem"] = problem_of(job.error).fields(local=caller.local)
+        return fields
 
     async def _work(self, work: Callable[[], T], threads: Executor | None = None) -> T:
         """Do something in a thread, for a caller from outside."""
@@ -419,8 +421,8 @@ def names_of(chosen: Mapping[str, int]) -> dict[str, str]:
 
 
 def _where(key: str, chosen: Mapping[str, int]) -> str:
-    asked = urlencode({name: text for name, text in names_of(chosen).items() if text})
-    return f"answers/{key}{asked and '?'}{asked}"
+    query = urlencode({name: text for name, text in names_of(chosen).items() if text})
+    return f"answers/{key}{query and '?'}{query}"
 
 
 def _private(plan: Plan) -> bool:

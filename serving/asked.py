@@ -65,43 +65,43 @@ class Wanted:
     detach: bool = False
 
 
-def planned(asked: Asked) -> Wanted:
+def planned(body: Asked) -> Wanted:
     """Return what a request comes to; call it from outside (``common.outside``).
 
     Raises:
         PosKernelError: the request does not fit, or names what is not on offer.
     """
-    question = analyses.find(asked.question)
-    _check_run(asked, asked.question, question.params.model_fields)
-    check_revision(asked.model, asked.revision)
+    question = analyses.find(body.question)
+    _check_run(body, body.question, question.params.model_fields)
+    check_revision(body.model, body.revision)
     request, chosen = build_request(
-        asked.question, asked.model, head=asked.head, query=asked.query, params=asked.params,
-        files=False, revision=asked.revision, **asked.run,
+        body.question, body.model, head=body.head, query=body.query, params=body.params,
+        files=False, revision=body.revision, **body.run,
     )  # fmt: skip
     plan = make_plan(request)
     for part in plan.parts.values():
         if part.run.model != plan.run.model:
             check_revision(part.run.model.name, part.run.model.revision)
-    return Wanted(plan, chosen, asked.detach)
+    return Wanted(plan, chosen, body.detach)
 
 
-def first(asked: First) -> list[dict[str, Any]]:
+def first(body: First) -> list[dict[str, Any]]:
     """Return the questions that the pages of a model show first, with their parameters.
 
     Raises:
         PosKernelError: the request does not fit, or names what is not on offer.
     """
-    _check_run(asked, "", ())
-    check_revision(asked.model, asked.revision)
+    _check_run(body, "", ())
+    check_revision(body.model, body.revision)
     requests = default_requests(
-        asked.model, experiments=asked.experiments, revision=asked.revision, **asked.run
+        body.model, experiments=body.experiments, revision=body.revision, **body.run
     )
-    return [{"question": each.analysis, "params": each.params} for each in requests]
+    return [{"question": request.analysis, "params": request.params} for request in requests]
 
 
-def _check_run(asked: Asked | First, question: str, params: Collection[str]) -> None:
+def _check_run(body: Asked | First, question: str, params: Collection[str]) -> None:
     """Check that the fields of a run are some, and no other arguments of ``pk.show``."""
-    if wrong := {name: each for name, each in asked.run.items() if name not in RUN_FIELDS}:
+    if wrong := {name: value for name, value in body.run.items() if name not in RUN_FIELDS}:
         check_fields(question, wrong, params)
         raise Problem(400, "Give 'revision' beside 'run', not in it.", "run.revision")
 
@@ -114,7 +114,7 @@ def typed(params: Mapping[str, Any], corpus: str) -> bool:
 @cache
 def _typed() -> frozenset[str]:
     every = analyses.ANALYSES.values()
-    return frozenset(name for each in every for name in each.params.typed_texts())
+    return frozenset(name for analysis in every for name in analysis.params.typed_texts())
 
 
 async def body_of(request: Request) -> bytes:
@@ -139,11 +139,11 @@ def read(body: bytes, kind: type[S]) -> S:
         InvalidField: its fields are others.
     """
     try:
-        found = json.loads(
+        document = json.loads(
             body.decode(), object_pairs_hook=_fields, parse_constant=_number, parse_float=_number,
             parse_int=_whole,
         )  # fmt: skip
-        json.dumps(found, ensure_ascii=False).encode()  # fails for half a character
+        json.dumps(document, ensure_ascii=False).encode()  # fails for half a character
     except RecursionError as error:
         raise Problem(400, "Expected a JSON object, and it is nested too deeply.") from error
     except ValueError as error:
@@ -151,11 +151,11 @@ def read(body: bytes, kind: type[S]) -> S:
         raise Problem(
             400, f"Expected a JSON object in UTF-8, got something else: {why}."
         ) from error
-    if not isinstance(found, dict):
-        raise Problem(400, f"Expected a JSON object, got {type(found).__name__}.")
-    if _deeper(found, MAX_DEPTH):
+    if not isinstance(document, dict):
+        raise Problem(400, f"Expected a JSON object, got {type(document).__name__}.")
+    if _deeper(document, MAX_DEPTH):
         raise Problem(400, f"Expected JSON nested up to {MAX_DEPTH} times, got more.")
-    return kind.model_validate(found)
+    return kind.model_validate(document)
 
 
 def _deeper(value: Any, most: int) -> bool:
@@ -163,20 +163,20 @@ def _deeper(value: Any, most: int) -> bool:
     if not isinstance(value, dict | list):
         return False
     parts = value.values() if isinstance(value, dict) else value
-    return most == 0 or any(_deeper(each, most - 1) for each in parts)
+    return most == 0 or any(_deeper(part, most - 1) for part in parts)
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("it has a field twice")
-    return found
+    return fields
 
 
 def _number(text: str) -> float:
-    if not isfinite(found := float(text)):
+    if not isfinite(value := float(text)):
         raise ValueError(f"{text[:20]} is no number of JSON")
-    return found
+    return value
 
 
 def _whole(text: str) -> int:

@@ -117,7 +117,9 @@ class Callers:
             Problem: too many of this person, or of all, do.
         """
         counts, name = self._waiting, caller.name()
-        own = sum(number for each, number in counts.items() if self.person(each) == caller.person)
+        own = sum(
+            number for client, number in counts.items() if self.person(client) == caller.person
+        )
         if own >= MAX_WAITING or counts.total() >= MAX_WAITING_IN_ALL:
             raise Problem(
                 429,
@@ -139,8 +141,8 @@ class Callers:
 
     def holdings(self, caller: Caller) -> Holdings:
         """Return what is a caller's person's."""
-        found: Holdings = self._holdings.setdefault(caller.person, Holdings())
-        return found
+        holdings: Holdings = self._holdings.setdefault(caller.person, Holdings())
+        return holdings
 
     def ticket(self, caller: Caller, key: str) -> Ticket:
         """Return a job of a caller's person.
@@ -148,19 +150,19 @@ class Callers:
         Raises:
             Problem: the person has none of that name.
         """
-        found: Ticket | None = self.holdings(caller).tickets.get(key)
-        if found is None:
+        ticket: Ticket | None = self.holdings(caller).tickets.get(key)
+        if ticket is None:
             raise Problem(404, "You have no such job here: ask for the answer again.")
-        return found
+        return ticket
 
     def add(
         self, caller: Caller, name: str, plan: Plan, chosen: dict[str, int], job: Job
     ) -> Ticket:
         """Return the ticket of a job that a caller asked for by a name of the engine's."""
         tickets = self.holdings(caller).tickets
-        for each in tickets.values():
-            if (each.job, each.client, each.chosen) == (job, name, chosen):
-                return each
+        for ticket in tickets.values():
+            if (ticket.job, ticket.client, ticket.chosen) == (job, name, chosen):
+                return ticket
         made = Ticket(token_urlsafe(12), name, plan, chosen, job)
         tickets[made.key] = made
         return made

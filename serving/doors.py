@@ -59,8 +59,8 @@ def refusal(connection: HTTPConnection, started_as: str = "") -> Problem | None:
             f"This server does not answer programs as {', '.join(hosts)[:80]!r}: ask it as "
             "localhost, or have its host set POSKERNEL_ADDRESS to the address that you use.",
         )
-    foreign = [each for each in headers.getlist("origin") if each not in _origins(hosts[0])]
-    foreign += [each for each in headers.getlist("sec-fetch-site") if each not in OWN_SITES]
+    foreign = [origin for origin in headers.getlist("origin") if origin not in _origins(hosts[0])]
+    foreign += [site for site in headers.getlist("sec-fetch-site") if site not in OWN_SITES]
     if foreign:
         return Problem(
             403, "This server answers no requests from pages of other sites: ask it from a program."
@@ -71,7 +71,7 @@ def refusal(connection: HTTPConnection, started_as: str = "") -> Problem | None:
             "Pages of other sites may not ask this server.",
             headers={"Allow": "GET, POST, DELETE"},
         )
-    kinds = [each.partition(";")[0].strip().lower() for each in headers.getlist("content-type")]
+    kinds = [header.partition(";")[0].strip().lower() for header in headers.getlist("content-type")]
     sent = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
     if (method == "POST" or (method == "DELETE" and (sent or kinds))) and kinds != [JSON]:
         got = ", ".join(kinds)[:80] or "none"
@@ -81,15 +81,15 @@ def refusal(connection: HTTPConnection, started_as: str = "") -> Problem | None:
 
 def _is_ours(host: str, scope: Scope, started_as: str) -> bool:
     """Return whether a host is this machine's, or a name that the server's host has given it."""
-    found = HOST.fullmatch(host)
-    if found is None:
+    match = HOST.fullmatch(host)
+    if match is None:
         return False
-    name = (found[1] or found[2]).lower().removesuffix(".")
+    name = (match[1] or match[2]).lower().removesuffix(".")
     address, public = parsed(name), settings().address
     if name == "localhost" or (address is not None and address.is_loopback):
         return True
     named = urlsplit(public).hostname if public else None
-    if name in {each.lower() for each in (named, started_as) if each}:
+    if name in {own_name.lower() for own_name in (named, started_as) if own_name}:
         return True
     return public is None and _by_proxy(scope)
 
@@ -109,5 +109,5 @@ def _origins(host: str) -> Iterator[str]:
     for scheme, port in PORTS.items():
         yield f"{scheme}://{host.lower().removesuffix(port)}"
     if public := settings().address:
-        found = urlsplit(public)
-        yield f"{found.scheme}://{found.netloc}".lower()
+        parts = urlsplit(public)
+        yield f"{parts.scheme}://{parts.netloc}".lower()

@@ -66,14 +66,14 @@ def accepted(accept: str) -> Form:
     Raises:
         Problem: there is none, or no browser here draws it.
     """
-    ranges = [found for each in accept.split(",") if (found := RANGE.fullmatch(each))]
+    ranges = [match for part in accept.split(",") if (match := RANGE.fullmatch(part))]
 
     def liked(form: Form) -> float:
         kind = form.media.partition("/")[0]
         for name in (form.media, f"{kind}/*", "*/*"):
-            for found in ranges:
-                if found[1].lower() == name:
-                    return float(found[2] or 1)
+            for media_range in ranges:
+                if media_range[1].lower() == name:
+                    return float(media_range[2] or 1)
         return 0.0
 
     best = max(FORMS, key=liked) if accept.strip() else FORMS[0]
@@ -100,8 +100,8 @@ class Encoded:
     def get(self, tag: str, *, packed: bool) -> bytes | None:
         """Return the bytes of an answer if they are kept; ``packed`` ones are compressed."""
         with self._lock:
-            found: bytes | None = self._made.get((tag, packed))
-            return found
+            data: bytes | None = self._made.get((tag, packed))
+            return data
 
     def make(self, tag: str, form: Form, key: str, result: Result, *, packed: bool) -> bytes:
         """Return an answer as bytes, and keep them.
@@ -109,11 +109,11 @@ class Encoded:
         Raises:
             Problem: it is too large.
         """
-        count = sum(each.size for part in NUMBERS for each in getattr(result, part).values())
+        count = sum(array.size for part in NUMBERS for array in getattr(result, part).values())
         size = count * LETTERS if form.packs and not form.draws else result.nbytes
         made = b"" if size > MAX_BYTES else form.made(key, result)
         if max(size, len(made)) > MAX_BYTES:
-            axes = {axis for each in result.axes.values() for axis in each}
+            axes = {axis for names in result.axes.values() for axis in names}
             ways = ["one 'head'"] * ("head" in axes) + ["one 'query'"] * ("query" in axes)
             raise Problem(
                 413,

@@ -53,15 +53,15 @@ def security_headers() -> dict[str, str]:
         BadRequest: the variable is not a list of sources, such as ``'self' https://lab.org``.
     """
     ancestors = os.environ.get(ANCESTORS, "").split() or ["'self'"]
-    wrong = [each for each in ancestors if not SOURCE.fullmatch(each)]
+    wrong = [source for source in ancestors if not SOURCE.fullmatch(source)]
     if wrong:
         raise BadRequest(
             f"Expected {ANCESTORS} to be 'self', 'none' or hosts such as https://lab.org with "
             f"spaces between them, got {wrong[0]!r}."
         )
     inline = [*INLINE.findall(page_served()), *sorted(site_scripts())]
-    scripts = [hashlib.sha256(each.encode()).digest() for each in inline]
-    hashes = " ".join(f"'sha256-{base64.b64encode(each).decode()}'" for each in scripts)
+    scripts = [hashlib.sha256(script.encode()).digest() for script in inline]
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in scripts)
     policy = {
         "default-src": "'self'",
         "script-src": f"'self' blob: 'wasm-unsafe-eval' {hashes}",

@@ -31,17 +31,17 @@ def numbers_route(engine: Callable[[], Engine]) -> Route:
 
     @cached(LRUCache(MAX_BLOCKS), lock=threading.Lock())
     def block(key: str) -> bytes:
-        found = stored(engine().store, key)
-        if found is None:
+        result = stored(engine().store, key)
+        if result is None:
             raise BadRequest("Nothing is stored under this key.")
-        return gzip.compress(packed(found), 6)
+        return gzip.compress(packed(result), 6)
 
     async def answer(request: Request) -> Response:
         try:
-            found = await run_in_threadpool(block, request.path_params["key"])
+            data = await run_in_threadpool(block, request.path_params["key"])
         except PosKernelError as error:
             return PlainTextResponse(str(error), 404)
-        return Response(found, media_type="application/octet-stream", headers=KEPT)
+        return Response(data, media_type="application/octet-stream", headers=KEPT)
 
     return Route("/numbers/{key}", answer)
 

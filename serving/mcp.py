@@ -151,11 +151,11 @@ class _Inside(httpx2.BaseTransport):
         """Answer a request, also the last one of a call that was cancelled."""
         return asyncio.run_coroutine_threadsafe(self._answered(request), self._loop).result()
 
-    async def _answered(self, asked: httpx2.Request) -> httpx2.Response:
-        path = asked.url.raw_path
-        url = asked.url.copy_with(raw_path=path[path.index(b"/api/") :])  # below any base path
-        headers = [*asked.headers.raw, *self._who]
-        inner = httpx2.Request(asked.method, url, headers=headers, content=asked.read())
+    async def _answered(self, outer: httpx2.Request) -> httpx2.Response:
+        path = outer.url.raw_path
+        url = outer.url.copy_with(raw_path=path[path.index(b"/api/") :])  # below any base path
+        headers = [*outer.headers.raw, *self._who]
+        inner = httpx2.Request(outer.method, url, headers=headers, content=outer.read())
         reply = await self._transport.handle_async_request(inner)
         assert isinstance(reply.stream, httpx2.AsyncByteStream)
         data = b"".join([chunk async for chunk in reply.stream])
@@ -163,5 +163,5 @@ class _Inside(httpx2.BaseTransport):
 
 
 def _request(context: Any) -> Request:
-    found: Request = context.request_context.request
-    return found
+    request: Request = context.request_context.request
+    return request

@@ -104,12 +104,12 @@ def _filled(family: Family, values: Mapping[str, float]) -> Family:
 def registry(admission: Admission, monitor: HealthMonitor) -> CollectorRegistry:
     """Return a registry with a server's metrics, and the process's memory, files and garbage."""
     disable_created_metrics()
-    found = CollectorRegistry()
+    metrics = CollectorRegistry()
     for collector in (ServerCollector(admission, monitor), RUN_SECONDS):
-        found.register(collector)
+        metrics.register(collector)
     for kind in (ProcessCollector, PlatformCollector, GCCollector):
-        kind(registry=found)
-    return found
+        kind(registry=metrics)
+    return metrics
 
 
 def listen(address: tuple[str, int], numbers: CollectorRegistry) -> Callable[[], None]:

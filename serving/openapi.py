@@ -37,8 +37,8 @@ PARAMETERS: dict[str, Schema] = {
 def document(endpoints: Iterable[Endpoint]) -> Schema:
     """Return the OpenAPI document of all endpoints."""
     paths: dict[str, Schema] = {}
-    for each in endpoints:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": DIALECT,
@@ -54,12 +54,12 @@ def document(endpoints: Iterable[Endpoint]) -> Schema:
     }
 
 
-def _operation(each: Endpoint) -> Schema:
-    named = re.findall(r"\{(\w+)\}", each.path)
+def _operation(endpoint: Endpoint) -> Schema:
+    named = re.findall(r"\{(\w+)\}", endpoint.path)
     parameters = [
         {"name": name, "in": "path" if name in named else "query", "required": name in named}
         | PARAMETERS[name]
-        for name in (*named, *each.queries)
+        for name in (*named, *endpoint.queries)
     ]
     parameters.append(
         {
@@ -69,19 +69,19 @@ def _operation(each: Endpoint) -> Schema:
             "description": "a random name of the program, whose jobs are its own",
         }
     )
-    described = " ".join((inspect.getdoc(each.answer) or "").split())
-    kind = "Request" if each.path == "/answers" else "FirstRequest"
+    described = " ".join((inspect.getdoc(endpoint.answer) or "").split())
+    kind = "Request" if endpoint.path == "/answers" else "FirstRequest"
     body = {"content": {"application/json": {"schema": {"$ref": _ref(kind)}}}}
     return {
-        "operationId": each.answer.__name__,
+        "operationId": endpoint.answer.__name__,
         "summary": described,
         "parameters": parameters,
         "responses": {
             str(status): {"description": HTTPStatus(status).phrase, "content": _content(what)}
-            for status, what in each.returns.items()
+            for status, what in endpoint.returns.items()
         }
         | {"default": {"description": "a problem", "content": _content("Problem")}},
-    } | ({"requestBody": body | {"required": True}} if each.method == "POST" else {})
+    } | ({"requestBody": body | {"required": True}} if endpoint.method == "POST" else {})
 
 
 def _content(what: str) -> Schema:
@@ -99,9 +99,9 @@ def _ref(name: str) -> str:
 
 def _schemas() -> dict[str, Schema]:
     questions = analyses.ANALYSES
-    asked = Asked.model_json_schema()
-    asked["properties"]["question"] |= {"enum": [*questions]}
-    asked["allOf"] = [
+    request_schema = Asked.model_json_schema()
+    request_schema["properties"]["question"] |= {"enum": [*questions]}
+    request_schema["allOf"] = [
         {
             "if": {"properties": {"question": {"const": name}}},
             "then": {"properties": {"params": {"$ref": _ref(f"params.{name}")}}},
@@ -113,8 +113,11 @@ def _schemas() -> dict[str, Schema]:
     value = {"type": "object", "properties": {name: {} for name in names}}
     objects = {"type": "array", "items": {"type": "object"}}
     return {
-        "Request": asked,
-        **{f"params.{name}": each.params.model_json_schema() for name, each in questions.items()},
+        "Request": request_schema,
+        **{
+            f"params.{name}": analysis.params.model_json_schema()
+            for name, analysis in questions.items()
+        },
         "FirstRequest": First.model_json_schema(),
         "Models": objects,
         "First": objects,

@@ -59,13 +59,13 @@ def _early(text: str) -> list[str]:
     """Return the scripts of the usual widgets, and what they import, but for those of the page."""
     folder = Path(file_util.get_static_dir(), "static", "js")
     waiting = [file.name for name in WIDGETS for file in folder.glob(f"{name}.*.js")]
-    found: dict[str, None] = {}
+    scripts: dict[str, None] = {}
     while waiting:
         name = waiting.pop()
-        if name not in found and name not in text:
-            found[name] = None
+        if name not in scripts and name not in text:
+            scripts[name] = None
             waiting += IMPORTED.findall((folder / name).read_text("utf-8"))
-    return [*found]
+    return [*scripts]
 
 
 def page_routes() -> list[BaseRoute]:

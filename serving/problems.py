@@ -68,8 +68,12 @@ class Problem(Exception):
         sentence = self.sentence if local else without_paths(self.sentence)
         if len(sentence) > MAX_SENTENCE:
             sentence = f"{sentence[:600]} ... {sentence[-300:]}"
-        told = {"status": self.status, "title": HTTPStatus(self.status).phrase, "detail": sentence}
-        return told | {"error": self.error} | ({"field": self.field} if self.field else {})
+        members = {
+            "status": self.status,
+            "title": HTTPStatus(self.status).phrase,
+            "detail": sentence,
+        }
+        return members | {"error": self.error} | ({"field": self.field} if self.field else {})
 
     def response(self, *, local: bool) -> Response:
         """Return the answer."""
@@ -92,10 +96,10 @@ def problem_of(error: Exception) -> Problem:
         sentence = sentences.get(error.status_code, error.detail)
         return Problem(error.status_code, sentence, headers=error.headers)
     kinds = type(error).__mro__
-    status = next((STATUS[each] for each in kinds if each in STATUS), 500)
+    status = next((STATUS[kind] for kind in kinds if kind in STATUS), 500)
     if not isinstance(error, errors.PosKernelError):
         return Problem(500, BROKEN, error=errors.ComputeFailed.__name__)
-    place = next((FIELDS[each] for each in kinds if each in FIELDS), "")
+    place = next((FIELDS[kind] for kind in kinds if kind in FIELDS), "")
     if isinstance(error, errors.InvalidField):
         place = ".".join(filter(None, (DESCRIBED.get(error.of), error.field)))
     again = {"Retry-After": str(RETRY_AFTER)} if status == 503 else {}

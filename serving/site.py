@@ -51,22 +51,22 @@ class _Site(StaticFiles):
     """The site; its links to the reader's dashboard lead to this one."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        found = await super().get_response(path, scope)
-        if isinstance(found, RedirectResponse):  # a folder without its slash
+        response = await super().get_response(path, scope)
+        if isinstance(response, RedirectResponse):  # a folder without its slash
             return RedirectResponse(f"{Path(path).name}/")
-        if not isinstance(found, FileResponse) or Path(found.path).suffix != ".html":
-            return found
+        if not isinstance(response, FileResponse) or Path(response.path).suffix != ".html":
+            return response
         up = "../" * scope["path"].removeprefix(scope["root_path"]).count("/")
-        text = Path(found.path).read_text("utf-8").replace(ANY, f'href="{up}')
-        return HTMLResponse(text, found.status_code)
+        text = Path(response.path).read_text("utf-8").replace(ANY, f'href="{up}')
+        return HTMLResponse(text, response.status_code)
 
 
 def site_routes() -> list[BaseRoute]:
     """Return the routes of the site; if there is none, of the files that it is built from."""
-    whole = Route("/docs", lambda _: RedirectResponse("docs/"))
+    redirect = Route("/docs", lambda _: RedirectResponse("docs/"))
     if site() is None:
-        return [whole, Route("/docs/{path:path}", _plain)]
-    return [whole, Mount("/docs", _Site(directory=site(), html=True))]
+        return [redirect, Route("/docs/{path:path}", _plain)]
+    return [redirect, Mount("/docs", _Site(directory=site(), html=True))]
 
 
 def _plain(request: Request) -> Response:
@@ -84,4 +84,4 @@ def site_scripts() -> frozenset[str]:
     """Return the scripts that are written into the pages of the site."""
     folder = site()
     pages = folder.rglob("*.html") if folder else ()
-    return frozenset(each for page in pages for each in INLINE.findall(page.read_text("utf-8")))
+    return frozenset(source for page in pages for source in INLINE.findall(page.read_text("utf-8")))

@@ -33,7 +33,7 @@ def draw_models(selection: Selection) -> None:
     st.subheader("Two models side by side", anchor="models")
     own = selection.run.model.name
     left, right = st.columns(2)
-    names = [NONE, *(each.name for each in catalog.entries() if each.name != own)]
+    names = [NONE, *(entry.name for entry in catalog.entries() if entry.name != own)]
     name = left.selectbox(
         "Second model", format_func=catalog.title_here, **fitted_index("second", names, NONE)
     )
@@ -55,51 +55,57 @@ def draw_models(selection: Selection) -> None:
 
 def _draw_grids(measure: Measure, *selections: Selection) -> None:
     """Draw the grids of both models on one scale of colours."""
-    found = []
-    for number, (column, each) in enumerate(zip(st.columns(2), selections, strict=True)):
+    head_results = []
+    for number, (column, selection) in enumerate(zip(st.columns(2), selections, strict=True)):
         with column:
-            st.markdown(f"**{plain(each.located.title)}** :small[at n = {each.query}]")
-            asked = measure.params(each)
+            st.markdown(f"**{plain(selection.located.title)}** :small[at n = {selection.query}]")
+            params = measure.params(selection)
             key, both = f"compute-model-{number}", ("model-0", "model-1")
-            result = fetch_when_asked(measure.question, each.run, asked, key, *both)
-            found.append(
-                None if result is None else one_a_head(measure.declared, result, query=each.query)
+            result = fetch_when_asked(measure.question, selection.run, params, key, *both)
+            head_results.append(
+                None
+                if result is None
+                else one_a_head(measure.declared, result, query=selection.query)
             )
-    there = [one for one in found if one is not None]
+    there = [one for one in head_results if one is not None]
     if not there:
         return
     shade = _shade_of_all(measure, there)
     first = 0
     columns = st.columns(2)
-    for number, (column, each, one) in enumerate(zip(columns, selections, found, strict=True)):
+    for number, (column, selection, one) in enumerate(
+        zip(columns, selections, head_results, strict=True)
+    ):
         if one is not None:
             layers, heads = one.values[measure.declared.value].shape
             rows = [row[:heads] for row in shade.colours[first : first + layers]]
             first += layers
             with column:
-                _draw_grid(measure, one, each, Shade(rows, shade.legend), number)
+                _draw_grid(measure, one, selection, Shade(rows, shade.legend), number)
     st.caption(
         "Both grids have the same scale. A click on the left grid selects a head; a click on the "
         "right grid pins one."
     )
 
 
-def _shade_of_all(measure: Measure, found: list[Result]) -> Shade:
+def _shade_of_all(measure: Measure, head_results: list[Result]) -> Shade:
     """Return the colours of all models' layers, one model below the other, on one scale."""
-    numbers = [each.values[measure.declared.value].astype(float) for each in found]
-    widest = max(each.shape[1] for each in numbers)
+    numbers = [result.values[measure.declared.value].astype(float) for result in head_results]
+    widest = max(array.shape[1] for array in numbers)
     nothing = -1.0 if measure.declared.scale == "labels" else np.nan
     rows = [
-        np.pad(each, ((0, 0), (0, widest - each.shape[1])), constant_values=nothing)
-        for each in numbers
+        np.pad(array, ((0, 0), (0, widest - array.shape[1])), constant_values=nothing)
+        for array in numbers
     ]
     most = measure.declared.most
-    ends = [float(np.nanmax(each.values[most], initial=0)) if most else 0.0 for each in found]
-    return measure.shade(found[int(np.argmax(ends))], np.concatenate(rows)).on(dark())
+    ends = [
+        float(np.nanmax(result.values[most], initial=0)) if most else 0.0 for result in head_results
+    ]
+    return measure.shade(head_results[int(np.argmax(ends))], np.concatenate(rows)).on(dark())
 
 
 def _draw_grid(
-    measure: Measure, found: Result, selection: Selection, shade: Shade, number: int
+    measure: Measure, result: Result, selection: Selection, shade: Shade, number: int
 ) -> None:
     """Draw one model's grid as a card; a click on a head of the second model pins it."""
 
@@ -109,7 +115,7 @@ def _draw_grid(
     def draw() -> None:
         draw_heads(
             shade,
-            head_texts(found, measure.declared.value, measure.declared.title),
+            head_texts(result, measure.declared.value, measure.declared.title),
             measure.declared.unit,
             selection,
             f"model-grid-{number}",
@@ -119,7 +125,7 @@ def _draw_grid(
     card(
         f"model-{number}",
         None,
-        found.only(measure.declared.value),
+        result.only(measure.declared.value),
         measure.words(),
         f"{capital(measure.declared.title)}: {selection.located.title}",
         draw,
@@ -128,16 +134,16 @@ def _draw_grid(
 
 def _draw_depth(measure: Measure, *selections: Selection) -> None:
     """Draw the measure by depth for the models with a stored result."""
-    found, names = [], []
-    for each in selections:
-        asked = MeasureByDepthParams(
-            measure=measure.declared.title, query=each.query, skip=each.skip
+    depth_results, names = [], []
+    for selection in selections:
+        params = MeasureByDepthParams(
+            measure=measure.declared.title, query=selection.query, skip=selection.skip
         )
-        if results.missing(MeasureByDepth, each.run, asked):
+        if results.missing(MeasureByDepth, selection.run, params):
             continue
-        if result := results.fetch(MeasureByDepth, each.run, asked):
-            found.append(result)
-            names.append(each.located.title)
-    if found:
-        figures = {"": partial(depth_figure, found, names)}
-        show("depth", found[0], f"{measure.declared.title} by depth", figures=figures)
+        if result := results.fetch(MeasureByDepth, selection.run, params):
+            depth_results.append(result)
+            names.append(selection.located.title)
+    if depth_results:
+        figures = {"": partial(depth_figure, depth_results, names)}
+        show("depth", depth_results[0], f"{measure.declared.title} by depth", figures=figures)

@@ -29,20 +29,22 @@ def draw_alike(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     """Draw the heads whose kernels are nearest to that of the selected head, or of a pinned one."""
     st.subheader("Heads like this one", anchor="alike")
     own = PinnedHead(pin_of(selection), selection.run)
-    of_one = {each.pin.model for each in kept} <= {own.pin.model}  # whose title stands above
+    of_one = {pinned.pin.model for pinned in kept} <= {own.pin.model}  # whose title stands above
     by_label = {
-        " ".join([each.pin.cell, each.pin.settings]).strip() if of_one else each.pin.label: each
-        for each in [own, *kept]
+        " ".join([pinned.pin.cell, pinned.pin.settings]).strip()
+        if of_one
+        else pinned.pin.label: pinned
+        for pinned in [own, *kept]
     }
     chosen = by_label.get(st.selectbox("Heads like", list(by_label), key="alike-head") or "", own)
     query = nearest_position(chosen.run, selection.query)
-    asked = KernelParams(query=query, skip=selection.skip)
-    found = results.fetch(PositionalKernel, chosen.run, asked)
-    if found is None:
+    params = KernelParams(query=query, skip=selection.skip)
+    result = results.fetch(PositionalKernel, chosen.run, params)
+    if result is None:
         return
     geometry = results.located(chosen.run.model.name, chosen.run.model.revision).geometry
     layer, head = parse_cell(chosen.pin.cell, geometry.n_layers, geometry.n_heads)
-    one = found.select(layer=layer, head=head)
+    one = result.select(layer=layer, head=head)
     seen = int(one.values["visible_keys"])
 
     def by_offset(row: np.ndarray) -> np.ndarray:
@@ -76,11 +78,11 @@ def _draw(alike: Alike, pin: Pin) -> None:
         return
     table = pd.DataFrame(
         {
-            "head": [each.pin.cell for each in alike.heads],
-            "of": [of_run(each.pin) for each in alike.heads],
-            "distance": [each.distance for each in alike.heads],
-            "error, at most": [each.largest_error for each in alike.heads],
-            "n": [each.query for each in alike.heads],
+            "head": [head.pin.cell for head in alike.heads],
+            "of": [of_run(head.pin) for head in alike.heads],
+            "distance": [head.distance for head in alike.heads],
+            "error, at most": [head.largest_error for head in alike.heads],
+            "n": [head.query for head in alike.heads],
         }
     )
     number = st.column_config.NumberColumn
@@ -99,8 +101,8 @@ def _draw(alike: Alike, pin: Pin) -> None:
             ),
             "n": number(help="query position of that run's kernels, tokens"),
         },
-        offered=[each.pin for each in alike.heads],
-        addresses=[pin_address(each.pin) for each in alike.heads],
+        offered=[head.pin for head in alike.heads],
+        addresses=[pin_address(head.pin) for head in alike.heads],
     )
 
 

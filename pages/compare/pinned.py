@@ -48,7 +48,7 @@ APART: Final = (
 def draw_chosen(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     """Draw the pinned heads, each with its link and a button that unpins it."""
     with st.container(horizontal=True, vertical_alignment="center", key="pinned"):
-        for place, each in enumerate(kept):
+        for place, pinned in enumerate(kept):
             with st.container(
                 horizontal=True,
                 vertical_alignment="center",
@@ -58,19 +58,20 @@ def draw_chosen(selection: Selection, kept: Sequence[PinnedHead]) -> None:
                 key=f"pinned-{place}",
             ):
                 st.markdown(
-                    f"**{pin_link(each.pin)}** :small[{plain(of_run(each.pin))}]", width="content"
+                    f"**{pin_link(pinned.pin)}** :small[{plain(of_run(pinned.pin))}]",
+                    width="content",
                 )
                 st.button(
-                    f"Unpin {each.pin.cell}",
+                    f"Unpin {pinned.pin.cell}",
                     key=f"unpin-{place}",
                     icon=":material/close:",
                     type="tertiary",
-                    help=each.pin.label,
+                    help=pinned.pin.label,
                     on_click=remove_pin,
-                    args=(each.pin,),
+                    args=(pinned.pin,),
                 )
     with st.container(horizontal=True, vertical_alignment="center", key="pin-tools"):
-        if pin_of(selection) not in [each.pin for each in kept]:
+        if pin_of(selection) not in [head.pin for head in kept]:
             pin_button(selection, "pin-selected")
         if kept:
             st.button("Unpin all", key="unpin-all", icon=":material/keep_off:", on_click=remove_all)
@@ -79,29 +80,29 @@ def draw_chosen(selection: Selection, kept: Sequence[PinnedHead]) -> None:
 def ready(kept: Sequence[PinnedHead], selection: Selection) -> list[PinnedHead]:
     """Return the heads whose kernels are stored or asked for; offer to compute the others."""
     there, absent = [], []
-    for each in kept:
-        query = nearest_position(each.run, selection.query)
+    for pinned in kept:
+        query = nearest_position(pinned.run, selection.query)
         if query < selection.skip:
             st.info(
                 plain(
-                    f"{each.pin.label} has no key left at position {query} if the first "
+                    f"{pinned.pin.label} has no key left at position {query} if the first "
                     f"{selection.skip} are skipped: choose a later query, or a smaller skip."
                 )
             )
             continue
-        asked = QueryParams(query=query, skip=selection.skip)
-        request = results.plan(KernelFolds, each.run, asked)
+        params = QueryParams(query=query, skip=selection.skip)
+        request = results.plan(KernelFolds, pinned.run, params)
         if results.engine().ready(request) or is_wanted(request.key):
-            there.append(each)
+            there.append(pinned)
         else:
-            absent.append((each, request.key))
+            absent.append((pinned, request.key))
     if absent:
-        names = ", ".join(each.pin.label for each, _ in absent)
+        names = ", ".join(head.pin.label for head, _ in absent)
         usual = QueryParams(query=DEFAULT_QUERY, skip=selection.skip)
         if all(
-            DEFAULT_QUERY in each.run.positions
-            and results.engine().ready(results.plan(KernelFolds, each.run, usual))
-            for each, _ in absent
+            DEFAULT_QUERY in head.run.positions
+            and results.engine().ready(results.plan(KernelFolds, head.run, usual))
+            for head, _ in absent
         ):
             names += f" (stored at n = {DEFAULT_QUERY}: move the query position there)"
         first, keys = absent[0][0].run.model, [key for _, key in absent]
@@ -113,20 +114,20 @@ def ready(kept: Sequence[PinnedHead], selection: Selection) -> list[PinnedHead]:
 
 def draw_comparison(selection: Selection, kept: Sequence[PinnedHead]) -> None:
     """Draw kernels on one axis, distances, and measures of some heads."""
-    heads = write_pins(each.pin for each in kept)
-    asked = HeadDistancesParams(heads=heads, query=selection.query, skip=selection.skip)
-    found = results.fetch(HeadDistances, kept[0].run, asked)
-    if found is None:
+    heads = write_pins(pinned.pin for pinned in kept)
+    params = HeadDistancesParams(heads=heads, query=selection.query, skip=selection.skip)
+    result = results.fetch(HeadDistances, kept[0].run, params)
+    if result is None:
         return
     log = st.pills(
         "Logarithmic axes",
         selection_mode="multi",
         **fitted_list("logpins", ["offset", "attention"], LOG_DEFAULT),
     )
-    kernels = found.only("kernel", "etc", "position")
+    kernels = result.only("kernel", "etc", "position")
     on_x, on_y = "offset" in log, "attention" in log
     show("kernels", kernels, "Kernels on one axis", log_x=on_x, log_y=on_y)
-    distances = found.only("distance")
+    distances = result.only("distance")
     if len(kept) == 2:
         first, second = distances.axes["distance"]
         number = value_text(distances.select(**{first: 0, second: 1}), "distance")
@@ -139,20 +140,20 @@ def draw_comparison(selection: Selection, kept: Sequence[PinnedHead]) -> None:
 def _draw_measures(selection: Selection, kept: Sequence[PinnedHead], heads: str) -> None:
     """Draw the measures that are stored; offer to compute the others."""
     first = kept[0]
-    whole = HeadsBesideParams(heads=heads, query=selection.query, skip=selection.skip)
+    params = HeadsBesideParams(heads=heads, query=selection.query, skip=selection.skip)
     try:
-        missing = results.missing(HeadsBeside, first.run, whole)
+        missing = results.missing(HeadsBeside, first.run, params)
         key = f"beside {heads} {selection.query} {selection.skip}"
-        every, found = results.plan(HeadsBeside, first.run, whole).parts, None
+        every, result = results.plan(HeadsBeside, first.run, params).parts, None
         if len(missing) < len(every) or is_wanted(key):
-            found = fetch_known(HeadsBeside, first.run, whole, missing, key)
+            result = fetch_known(HeadsBeside, first.run, params, missing, key)
     except PosKernelError as error:
         st.info(plain(str(error)))
         return
-    if found is not None:
-        queries = [nearest_position(each.run, selection.query) for each in kept]
-        draw = partial(_table, found, queries)
-        card("measures", None, found, words_of(found), "Measures side by side", draw)
+    if result is not None:
+        queries = [nearest_position(pinned.run, selection.query) for pinned in kept]
+        draw = partial(_table, result, queries)
+        card("measures", None, result, words_of(result), "Measures side by side", draw)
     if missing and not is_wanted(key):
         questions = dict.fromkeys(name.split(":", 1)[1] for name in missing)
         titles = ", ".join(plain(find(name).title) for name in questions)
@@ -161,34 +162,34 @@ def _draw_measures(selection: Selection, kept: Sequence[PinnedHead], heads: str)
             offer(what, label, "compute-measures", key, located=selection.located)
 
 
-def _table(found: Result, queries: Sequence[int]) -> None:
+def _table(result: Result, queries: Sequence[int]) -> None:
     """Draw the measures as a table, with a column for each head and its query position."""
-    pins = [read_pins(text)[0] for text in found.words("heads")]
+    pins = [read_pins(text)[0] for text in result.words("heads")]
     labels = [
         f"{pin_link(pin, plain(label))}, n = {query}"
-        for pin, label, query in zip(pins, pin_labels(found), queries, strict=True)
+        for pin, label, query in zip(pins, pin_labels(result), queries, strict=True)
     ]
     rows = []
-    measures = zip(found.words("measure"), found.words("unit"), strict=True)
+    measures = zip(result.words("measure"), result.words("unit"), strict=True)
     for row, (measure, unit) in enumerate(measures):
-        of = "" if all(found.texts["word"][row]) else f" :small[({plain(unit)})]"
-        cells = (measure_cell(found, row, place) for place in range(len(labels)))
+        of = "" if all(result.texts["word"][row]) else f" :small[({plain(unit)})]"
+        cells = (measure_cell(result, row, place) for place in range(len(labels)))
         rows.append((measure + of, *cells))
     markdown_table(("Measure", *labels), rows)
     if len(labels) > 1:
-        st.caption(APART.format(found.interval))
-    errors_line(found)
+        st.caption(APART.format(result.interval))
+    errors_line(result)
 
 
-def measure_cell(found: Result, row: int, place: int) -> str:
+def measure_cell(result: Result, row: int, place: int) -> str:
     """Return one measure of one head: number, error, and z-score against the first head."""
-    word = str(found.texts["word"][row, place])
+    word = str(result.texts["word"][row, place])
     if word:
         return word
-    value = found.values["value"][row, place]
-    text = plain(rounded(value, found.errors["value"][row, place]))
-    apart = float(found.values["z_score"][row, place])
+    value = result.values["value"][row, place]
+    text = plain(rounded(value, result.errors["value"][row, place]))
+    apart = float(result.values["z_score"][row, place])
     if place == 0 or not np.isfinite(apart):
         return text
     gap = as_printed(f"{apart:+.1f}" if abs(apart) < 100 else f"{apart:+.0f}")
-    return f"{text} (**{gap}**)" if abs(apart) >= found.interval else f"{text} ({gap})"
+    return f"{text} (**{gap}**)" if abs(apart) >= result.interval else f"{text} ({gap})"

@@ -73,8 +73,8 @@ def heads_table(heads: Result, selected: str) -> None:
     order = np.lexsort(
         (table[COLUMNS["denominator_cv"][0]], heads.values["group"].ravel() != CONTEXTUAL)
     )
-    shown = rounded_table(table.iloc[order], heads, {COLUMNS[name][0]: name for name in COLUMNS})
-    choice_table(shown, "contextual-table", select_head, number_columns(dict(COLUMNS.values())))
+    rounded = rounded_table(table.iloc[order], heads, {COLUMNS[name][0]: name for name in COLUMNS})
+    choice_table(rounded, "contextual-table", select_head, number_columns(dict(COLUMNS.values())))
     listed = counted(len(table), "head")
     st.caption(f"{listed}: contextual ones first, by ascending CV. Selected: {selected}.")
     errors_line(heads)
@@ -105,37 +105,37 @@ def draw_denominators(selection: Selection, token: str, first_windows: int) -> N
 
     At most ``MAX_LINES`` of the ``first_windows`` are read, so that lines can be distinguished.
     """
-    asked = DenominatorsParams(
+    params = DenominatorsParams(
         head=selection.cell,
         token=token,
         skip=selection.skip,
         first_windows=min(MAX_LINES, first_windows),
         **choose_texts(),
     )
-    found = results.fetch(Denominators, selection.run, asked)
-    if found is None:
+    result = results.fetch(Denominators, selection.run, params)
+    if result is None:
         return
     left, right = st.columns(2)
-    lines = found.only(
-        *(n for n in ("denominator", "own_denominator", "mean") if n in found.values)
+    lines = result.only(
+        *(n for n in ("denominator", "own_denominator", "mean") if n in result.values)
     )
-    low, high = (float(pick(found.values["denominator"])) for pick in (np.min, np.max))
+    low, high = (float(pick(result.values["denominator"])) for pick in (np.min, np.max))
     log_y = high > WIDE * max(low, 1e-300)
     show("denominators", lines, f"Denominators of {selection.cell}", column=left, log_y=log_y)
     with right:
-        draw_variation(found)
+        draw_variation(result)
 
 
 def draw_weights(selection: Selection, token: str) -> None:
     """Draw to which tokens content adds most and least attention."""
-    asked = TokenWeightsParams(
+    params = TokenWeightsParams(
         head=selection.cell, query=selection.query, token=token, skip=selection.skip
     )
-    found = results.fetch(TokenWeights, selection.run, asked)
-    if found is None:
+    result = results.fetch(TokenWeights, selection.run, params)
+    if result is None:
         return
-    words = partial(word_lists, found, ("up", "down"), "nats", "token-weights")
-    show("weights", found, f"Token weights of {selection.cell}", above=words)
+    words = partial(word_lists, result, ("up", "down"), "nats", "token-weights")
+    show("weights", result, f"Token weights of {selection.cell}", above=words)
 
 
 def draw_layer(selection: Selection) -> None:
@@ -153,11 +153,11 @@ def draw_layer(selection: Selection) -> None:
         **fitted_number("apart", KernelDistancesParams.ends("apart"), 0.5),
     )
     query = max(selection.query, selection.skip)
-    asked = KernelDistancesParams(query=query, skip=selection.skip, alike=alike, apart=apart)
-    found = results.fetch(KernelDistances, selection.run, asked)
-    if found is None:
+    params = KernelDistancesParams(query=query, skip=selection.skip, alike=alike, apart=apart)
+    result = results.fetch(KernelDistances, selection.run, params)
+    if result is None:
         return
-    layer = found.select(layer=selection.layer)
+    layer = result.select(layer=selection.layer)
     right.markdown(pairs_told(layer, alike, apart))
     show("distances", layer, "Distances between kernels", column=left)
 
@@ -238,12 +238,12 @@ def page(selection: Selection) -> None:
         first_windows = choose_first_windows(two, 64, selection.run.windows)
         with three.popover("Thresholds", icon=":material/tune:", width="stretch"):
             limits = choose_thresholds(longest)
-        asked = ContextualParams(
+        params = ContextualParams(
             query=selection.query, first_windows=first_windows, token=token, skip=selection.skip
         )
         with st.container():  # so that widgets below keep their places
-            if found := results.fetch(ContextualHeads, selection.run, asked):
-                heads = regrouped(found, **limits)
+            if result := results.fetch(ContextualHeads, selection.run, params):
+                heads = regrouped(result, **limits)
                 draw_plane(selection, heads, limits)
                 draw_head(selection, heads, token, limits, first_windows)
         draw_layer(selection)

@@ -27,9 +27,9 @@ JUDGED = {"R², centred": "bag_centred_r2", "R²": "bag_r2", "cosine": "bag_cosi
 NORMS = ("before attention", "before the MLP")
 
 
-def say_how_well(found: Result) -> None:
+def say_how_well(result: Result) -> None:
     """Warn if the bag hardly predicts the heads that fill it."""
-    best = centred_at_best(found)
+    best = centred_at_best(result)
     if best < LOW:
         say(
             "The bag hardly predicts the output of these heads: its centred R² is "
@@ -39,15 +39,15 @@ def say_how_well(found: Result) -> None:
         )
 
 
-def draw_bag(found: Result) -> None:
+def draw_bag(result: Result) -> None:
     """Draw the heads of the bag, the scales of the norms, and the quality of its predictions."""
-    heads = found.words("heads")
-    medians = ", ".join(as_printed(f"{value:.2f}") for value in found.values["denominator"])
+    heads = result.words("heads")
+    medians = ", ".join(as_printed(f"{value:.2f}") for value in result.values["denominator"])
     st.markdown(
         f"**The bag is filled by {', '.join(heads)}** (median denominators {medians}).",
         help="denominators of the destination token, median over windows",
     )
-    low, _, middle, _, high = (found.values["norm_scale"][:, i] for i in range(5))
+    low, _, middle, _, high = (result.values["norm_scale"][:, i] for i in range(5))
     st.markdown(
         "Standard deviations by which the norms divide, over windows and positions: "
         + "; ".join(
@@ -58,23 +58,25 @@ def draw_bag(found: Result) -> None:
     )
     left, right = st.columns([3, 2])
     with left:
-        draw_quality(found)
-    show("bag-kernel", found.only("kernel", "heads"), "How long tokens stay", column=right)
+        draw_quality(result)
+    show("bag-kernel", result.only("kernel", "heads"), "How long tokens stay", column=right)
 
 
-def draw_quality(found: Result) -> None:
+def draw_quality(result: Result) -> None:
     """Draw how well the bag predicts its heads, by position."""
-    shown = found.only(*JUDGED.values())
+    quality = result.only(*JUDGED.values())
 
     def draw() -> None:
-        told = "centred: the mean over windows is subtracted, so a constant offset does not count"
-        judged = choose_one("Judged by", JUDGED, "judged", help=told)
-        chart("quality", partial(figure_of, shown, value=JUDGED[judged]))
+        help_text = (
+            "centred: the mean over windows is subtracted, so a constant offset does not count"
+        )
+        judged = choose_one("Judged by", JUDGED, "judged", help=help_text)
+        chart("quality", partial(figure_of, quality, value=JUDGED[judged]))
 
     def figure() -> go.Figure:
-        return figure_of(shown, value=JUDGED[chosen("judged")])
+        return figure_of(quality, value=JUDGED[chosen("judged")])
 
-    show("quality", shown, "The bag against the heads' output", draw, figures={"": figure})
+    show("quality", quality, "The bag against the heads' output", draw, figures={"": figure})
 
 
 def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
@@ -89,24 +91,24 @@ def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
     if not word:
         st.caption("Type a token to see the tokens with the most similar extended embeddings.")
         return
-    asked = ExtendedEmbeddingParams(word=word, **shared)
-    found = results.fetch(ExtendedEmbedding, selection.run, asked)
-    if found is None:
+    params = ExtendedEmbeddingParams(word=word, **shared)
+    result = results.fetch(ExtendedEmbedding, selection.run, params)
+    if result is None:
         return
 
     def draw() -> None:
         st.markdown(
-            f"Norm {float(found.values['length']):.3g}, larger than that of "
-            f"{100 * float(found.values['length_rank']):.1f} % of the tokens."
+            f"Norm {float(result.values['length']):.3g}, larger than that of "
+            f"{100 * float(result.values['length_rank']):.1f} % of the tokens."
         )
         table = pd.DataFrame(
             {
-                "token": [visible(each) for each in found.texts["words"]],
-                "extended": found.values["cosine"],
-                "plain embedding": found.values["plain_cosine"],
+                "token": [visible(token) for token in result.texts["words"]],
+                "extended": result.values["cosine"],
+                "plain embedding": result.values["plain_cosine"],
             }
         )
         columns = number_columns(dict.fromkeys(table.columns[1:], "cosine"), "%.3f")
         st.dataframe(table, hide_index=True, key="near-table", column_config=columns)
 
-    show("near", found, f"Tokens near {visible(word)}", draw)
+    show("near", result, f"Tokens near {visible(word)}", draw)

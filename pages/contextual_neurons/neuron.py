@@ -33,10 +33,10 @@ RELATIVES = 8
 WINDOW = "a window of the corpus"
 
 
-def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[str, Any]) -> None:
+def draw_neuron(selection: Selection, result: Result, number: int, shared: dict[str, Any]) -> None:
     """Draw the tokens that move a neuron, and related neurons."""
     names = ("drive", "drive_share", "r2", "r2_of_bag", "sign_agreement", "fires")
-    one = found.only(*names).select(neuron=number)
+    one = result.only(*names).select(neuron=number)
     predicts = float(one.values["r2"]) > 0
     why = "mostly through the direct path" if predicts else "worse than its mean does"
     st.markdown(
@@ -63,7 +63,7 @@ def draw_neuron(selection: Selection, found: Result, number: int, shared: dict[s
 
 def _relatives_table(neuron: Result, number: int) -> None:
     related = neuron.values["related"]
-    order = [int(each) for each in np.argsort(-np.abs(related), kind="stable") if each != number]
+    order = [int(index) for index in np.argsort(-np.abs(related), kind="stable") if index != number]
     order = order[:RELATIVES]
     table = pd.DataFrame(
         {
@@ -83,8 +83,8 @@ def draw_trace(
     text = _choose_text(selection)
     if text is None:
         return
-    asked = NeuronTraceParams(neuron=number, kernel=kernel, **bag, **text)
-    trace = results.fetch(NeuronTrace, selection.run, asked)
+    params = NeuronTraceParams(neuron=number, kernel=kernel, **bag, **text)
+    trace = results.fetch(NeuronTrace, selection.run, params)
     if trace is None:
         return
 
@@ -98,15 +98,15 @@ def draw_trace(
         )
         chart("trace", partial(figure_of, trace, parts=parts))
         words_of, values = trace.words("tokens"), trace.values["contribution"]
-        text, told = coloured_text(words_of, values, "contribution")
-        st.caption(told)
+        text, caption = coloured_text(words_of, values, "contribution")
+        st.caption(caption)
         st.html(text)
 
     show("trace", trace, f"Neuron {number} along a text", draw)
 
 
-def _two_places(found: Result, name: str) -> str:
-    return as_printed(f"{float(found.values[name]):.2f}")
+def _two_places(result: Result, name: str) -> str:
+    return as_printed(f"{float(result.values[name]):.2f}")
 
 
 def _choose_text(selection: Selection) -> dict[str, Any] | None:
@@ -115,10 +115,14 @@ def _choose_text(selection: Selection) -> dict[str, Any] | None:
         last = selection.run.windows - 1
         window = st.number_input("Window", **fitted("window", range(last + 1), 0))
         return {"window": int(window)}
-    found = choose_text("the neuron is traced along it")
-    if found is None:
+    text_params = choose_text("the neuron is traced along it")
+    if text_params is None:
         return None
-    return {"item": found["text_item"]} if "text_item" in found else {"text": found["text"]}
+    return (
+        {"item": text_params["text_item"]}
+        if "text_item" in text_params
+        else {"text": text_params["text"]}
+    )
 
 
 def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> None:
@@ -128,21 +132,23 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
         help="number of independent components of the extended embeddings",
         **fitted_number("components", NeuronLatentsParams.ends("components"), 24),
     )
-    asked = NeuronLatentsParams(neuron=number, components=components, **shared)
-    found = results.fetch(NeuronLatents, selection.run, asked)
-    if found is None:
+    params = NeuronLatentsParams(neuron=number, components=components, **shared)
+    result = results.fetch(NeuronLatents, selection.run, params)
+    if result is None:
         return
 
     def groups() -> None:
         table = pd.DataFrame(
             {
-                "share": found.values["share"].astype(float),
-                "towards firing": [joined(each, len(each)) for each in found.texts["top_words"]],
-                "against": [joined(each, len(each)) for each in found.texts["bottom_words"]],
+                "share": result.values["share"].astype(float),
+                "towards firing": [
+                    joined(tokens, len(tokens)) for tokens in result.texts["top_words"]
+                ],
+                "against": [joined(tokens, len(tokens)) for tokens in result.texts["bottom_words"]],
             }
         )
         column = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
         columns = {"share": column}
         st.dataframe(table, hide_index=True, key="latents-table", column_config=columns)
 
-    show("latents", found, f"Sub-latents of neuron {number}", below=groups)
+    show("latents", result, f"Sub-latents of neuron {number}", below=groups)

@@ -36,10 +36,10 @@ COLUMNS = {
 }
 
 
-def choose_neuron(found: Result) -> int:
+def choose_neuron(result: Result) -> int:
     """Draw the field for the neuron shown."""
-    last = len(found.values["drive"]) - 1
-    best = int(np.nanargmax(found.values["drive_share"]))
+    last = len(result.values["drive"]) - 1
+    best = int(np.nanargmax(result.values["drive_share"]))
     number = st.number_input(
         "Neuron of layer 0",
         help=f"0 to {last}; by default, the one with the largest share. Tables select neurons too",
@@ -48,10 +48,10 @@ def choose_neuron(found: Result) -> int:
     return int(number)
 
 
-def draw_neurons(found: Result, number: int) -> None:
+def draw_neurons(result: Result, number: int) -> None:
     """Draw all neurons by how strongly the bag drives them; a ring marks ``number``."""
     names = [name for name, _ in COLUMNS.values()]
-    shown = found.only(
+    neurons = result.only(
         *names,
         "contribution_mean",
         "contribution_std",
@@ -64,23 +64,25 @@ def draw_neurons(found: Result, number: int) -> None:
     def draw() -> None:
         ranked = st.selectbox("Neurons ranked by", **fitted_index("rank", RANKS))
         rank = RANKS[ranked or "share of variance"]
-        order = np.argsort(-np.nan_to_num(found.values[rank], nan=-np.inf), kind="stable")
-        _neuron_table(found, order, "neuron-table")
+        order = np.argsort(-np.nan_to_num(result.values[rank], nan=-np.inf), kind="stable")
+        _neuron_table(result, order, "neuron-table")
         st.caption(f"{counted(len(order), 'neuron')}; a click shows one below.")
-        chart("neurons", partial(figure_of, shown, neuron=number, rank_by=rank))
+        chart("neurons", partial(figure_of, neurons, neuron=number, rank_by=rank))
 
-    show("neurons", shown, "Neurons that the bag drives", draw, neuron=number)
+    show("neurons", neurons, "Neurons that the bag drives", draw, neuron=number)
 
 
 def _neuron_table(
-    found: Result, order: np.ndarray, key: str, more: dict[str, np.ndarray] | None = None
+    result: Result, order: np.ndarray, key: str, more: dict[str, np.ndarray] | None = None
 ) -> None:
     table = pd.DataFrame({"neuron": order, **(more or {})})
     for label, (name, _) in COLUMNS.items():
-        table[label] = found.values[name][order]
+        table[label] = result.values[name][order]
     for label, name in (("for", "top_words"), ("against", "bottom_words")):
-        table[label] = [joined(found.texts[name][number]) for number in order]
-    columns = number_columns({label: told for label, (_, told) in COLUMNS.items()}, "%.3g")
+        table[label] = [joined(result.texts[name][number]) for number in order]
+    columns = number_columns(
+        {label: help_text for label, (_, help_text) in COLUMNS.items()}, "%.3g"
+    )
     columns |= number_columns(dict.fromkeys(more or {}, "standard deviations over tokens"), "%.2f")
     for label, meaning in (("for", "favour"), ("against", "prevent")):
         column = st.column_config.TextColumn(width="medium", help=f"tokens that {meaning} firing")
@@ -93,7 +95,7 @@ def select_neuron(neuron: int) -> None:
     choose("neuron", neuron)
 
 
-def draw_search(selection: Selection, found: Result, shared: dict[str, Any]) -> None:
+def draw_search(selection: Selection, result: Result, shared: dict[str, Any]) -> None:
     """Draw which neurons fire for the reader's words."""
     typed = st.text_input(
         "Which neurons fire for these words?",
@@ -112,6 +114,6 @@ def draw_search(selection: Selection, found: Result, shared: dict[str, Any]) -> 
         for name, title in (("for", "They fire"), ("against", "They are kept from firing")):
             st.markdown(f"**{title}**")
             order = scores.values[name]
-            _neuron_table(found, order, f"words-{name}", {"score (sd)": score[order]})
+            _neuron_table(result, order, f"words-{name}", {"score (sd)": score[order]})
 
     show("words", scores, "Neurons of these words", draw)

@@ -78,21 +78,21 @@ def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]
 
 def draw_all(
     selection: Selection,
-    found: Result,
+    result: Result,
     bag: dict[str, Any],
     shared: dict[str, Any],
     kernel: KernelChoice,
 ) -> None:
     """Draw all neurons, the bag, and one neuron: tokens, relatives, a text, sub-latents."""
-    say_how_well(found)
-    number = choose_neuron(found)
-    draw_neurons(found, number)
-    draw_search(selection, found, shared)
+    say_how_well(result)
+    number = choose_neuron(result)
+    draw_neurons(result, number)
+    draw_search(selection, result, shared)
     with rest() as wanted:
         if wanted:
-            draw_bag(found)
+            draw_bag(result)
             st.subheader(f"Neuron {number}", anchor="one-neuron")
-            draw_neuron(selection, found, number, shared)
+            draw_neuron(selection, result, number, shared)
             draw_trace(selection, number, bag, kernel)
             draw_latents(selection, number, shared)
             draw_embedding(selection, shared)
@@ -110,6 +110,6 @@ def page(selection: Selection) -> None:
     else:
         bag, fewest, kernel = choose_bag(selection)
         shared: dict[str, Any] = {**bag, "min_count": fewest}
-        asked = ContextualNeuronsParams(kernel=kernel, **shared)
-        if found := results.fetch(ContextualNeurons, selection.run, asked):
-            draw_all(selection, found, bag, shared, kernel)
+        params = ContextualNeuronsParams(kernel=kernel, **shared)
+        if result := results.fetch(ContextualNeurons, selection.run, params):
+            draw_all(selection, result, bag, shared, kernel)

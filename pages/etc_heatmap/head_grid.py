@@ -55,10 +55,10 @@ def kind_thresholds() -> dict[str, Any]:
 
 def draw_grid(
     measure: Measure,
-    found: Result,
+    result: Result,
     etc: Result,
     selection: Selection,
-    shown: set[str],
+    visible_kinds: set[str],
     order: Order,
     kernels: Result | None = None,
     *,
@@ -72,7 +72,7 @@ def draw_grid(
     """
     kinds: list[list[str | None]] = etc.text_of("kind")
     known = known_heads(selection.run.model.name)
-    values = found.values[measure.declared.value].astype(float)
+    values = result.values[measure.declared.value].astype(float)
     glyphs: list[tuple[str, str]] = [("∿", CURVES)]
     curves = None
     forming = etc.provenance.get("windows_asked", 0) < selection.run.windows
@@ -102,7 +102,7 @@ def draw_grid(
             for i, row in enumerate(kinds)
         ],
         dimmed=[
-            [kind not in shown or not resolved[i][j] for j, kind in enumerate(row)]
+            [kind not in visible_kinds or not resolved[i][j] for j, kind in enumerate(row)]
             for i, row in enumerate(kinds)
         ],
         columns=columns,
@@ -110,8 +110,8 @@ def draw_grid(
         curves=curves,
     )
     own = (
-        head_texts(found, measure.declared.value, measure.declared.title)
-        if found.analysis != "etc"
+        head_texts(result, measure.declared.value, measure.declared.title)
+        if result.analysis != "etc"
         else None
     )
     numbers = [texts_of(etc, name) for name in ("etc", "half_mass_distance", "attention_distance")]
@@ -130,7 +130,7 @@ def draw_grid(
         )
 
     labels = [[label(i, j) for j in range(len(row))] for i, row in enumerate(kinds)]
-    shade = measure.shade(found, values)
+    shade = measure.shade(result, values)
     draw_heads(shade, labels, measure.declared.unit, selection, "etc-grid", extras)
 
 

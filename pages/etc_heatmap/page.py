@@ -59,24 +59,26 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             **fitted_number("wanted", (0.0, math.inf), None),
         )
         if not is_wanted(HowManyTexts.name):
-            told = "from stored statistics, in some seconds"
+            help_text = "from stored statistics, in some seconds"
             with in_place_of(*CARDS):
-                compute_button("Compute it", "compute-how-many", want, HowManyTexts.name, help=told)
+                compute_button(
+                    "Compute it", "compute-how-many", want, HowManyTexts.name, help=help_text
+                )
             return
-        asked = HowManyTextsParams(
+        params = HowManyTextsParams(
             measure=measure.declared.title,
             query=selection.query,
             skip=selection.skip,
             wanted=wanted or None,
         )
-        found = results.fetch(HowManyTexts, selection.run, asked)
-        if found is None:
+        result = results.fetch(HowManyTexts, selection.run, params)
+        if result is None:
             return
         curve, groups, heads = CARDS
-        head = selection.of(found)
+        head = selection.of(result)
         show(curve, head.only("error", "enough", "law", "wanted"))
         show(groups, head.only("influence"))
-        show(heads, found.only("error", "enough", "wanted"))
+        show(heads, result.only("error", "enough", "wanted"))
 
 
 CARDS: Final = ("texts-curve", "texts-groups", "texts-map")
@@ -101,8 +103,8 @@ def stories(stored: Callable[[str], Result | None]) -> Iterator[tuple[str, str, 
         if cell := _clearly(scores):
             yield "a head that looks one back by position alone", "previous_token", cell, "profile"
     for words, name, value, least, *place in STORIES:
-        found = stored(name)
-        if found and (cell := _clearly(found.values[value], least)):
+        result = stored(name)
+        if result and (cell := _clearly(result.values[value], least)):
             yield words, place[0], cell, place[1]
 
 
@@ -174,7 +176,7 @@ def draw_measure(
     selection: Selection,
     measure: Measure,
     etc: Result,
-    shown: set[str],
+    visible_kinds: set[str],
     order: Order,
     kernels: Result | None,
     *,
@@ -182,18 +184,18 @@ def draw_measure(
 ) -> None:
     """Draw the grid by a measure, once it is computed; its cells may show ``kernels``."""
     here = etc.select(query=selection.query)
-    found = etc
+    measured = etc
     if measure.question is not EtcHeatMap:
-        asked = results.fetch(measure.question, selection.run, measure.params(selection))
-        if asked is None:
+        result = results.fetch(measure.question, selection.run, measure.params(selection))
+        if result is None:
             return
-        found = asked
+        measured = result
     try:
-        found = one_a_head(measure.declared, found, query=selection.query)
+        measured = one_a_head(measure.declared, measured, query=selection.query)
     except BadRequest as error:
         st.info(str(error))
         return
-    first, at = measure.declared.title == ETC, identity(found).get("n")
+    first, at = measure.declared.title == ETC, identity(measured).get("n")
 
     def draw() -> None:
         small = kernels is not None and st.toggle(
@@ -202,12 +204,12 @@ def draw_measure(
             **fitted_flag("curves", True),
         )
         curves = kernels if small else None
-        draw_grid(measure, found, here, selection, shown, order, curves, fade=fade)
+        draw_grid(measure, measured, here, selection, visible_kinds, order, curves, fade=fade)
 
     card(
         "etc",
         None,
-        here if first else found.only(measure.declared.value),
+        here if first else measured.only(measure.declared.value),
         GRID if first else measure.words(),
         capital(measure.declared.title) + (f" at n = {at}" if at else ""),
         draw=draw,
@@ -222,7 +224,9 @@ def page(selection: Selection) -> None:
     left, right = st.columns([6, 5])
     grid, filters = left.container(), left.expander("Filter and order", key="filters")
     with filters:
-        shown = st.pills("Show kinds", selection_mode="multi", **fitted_list("kinds", KINDS, KINDS))
+        visible_kinds = st.pills(
+            "Show kinds", selection_mode="multi", **fitted_list("kinds", KINDS, KINDS)
+        )
         chosen = st.selectbox("Order of heads", **fitted_index("order", Order))
         order = Order(chosen or Order.NUMBER)
         thresholds = kind_thresholds()
@@ -231,21 +235,21 @@ def page(selection: Selection) -> None:
             help="the 95 % interval of a number holds a limit of the kinds",
             **fitted_flag("fade"),
         )
-    asked = KernelParams(skip=selection.skip, query=selection.query)
+    kernel_params = KernelParams(skip=selection.skip, query=selection.query)
     limits = EtcParams(skip=selection.skip, **thresholds)
-    if etc := results.fetch(EtcHeatMap, selection.run, limits, (PositionalKernel, asked)):
+    if etc := results.fetch(EtcHeatMap, selection.run, limits, (PositionalKernel, kernel_params)):
         here = etc.select(query=selection.query)
         with right:  # first, because a click on a head waits for it
-            if kernel := results.fetch(PositionalKernel, selection.run, asked):
+            if kernel := results.fetch(PositionalKernel, selection.run, kernel_params):
                 draw_kernel(kernel, selection)
             summary(selection.of(here), meanings=False)
             st.markdown(head_link(selection.cell, f"Everything about {selection.cell}"))
         with grid:
-            draw_measure(selection, measure, etc, set(shown), order, kernel, fade=fade)
+            draw_measure(selection, measure, etc, set(visible_kinds), order, kernel, fade=fade)
         with left:
             if table := fold("All heads as a table", "all-heads"):
                 with table:
-                    heads_table(here, set(shown))
+                    heads_table(here, set(visible_kinds))
             how_many_texts(selection, measure)
     if selection.located.away:
         offer_small_models()

@@ -28,16 +28,18 @@ LABELS: Final = {"x": "Across", "y": "Upwards", "colour": "Colour"}
 FIRST: Final = {"x": "effective token count", "y": "attention entropy", "colour": "attention sink"}
 
 
-def our_columns(found: Result) -> dict[str, Column]:
+def our_columns(result: Result) -> dict[str, Column]:
     """Return the measures of a model by title."""
     columns = {}
-    for place, title in enumerate(found.words("measure")):
-        kinds = tuple(kind for kind in found.texts["kinds"][place] if kind)
+    for place, title in enumerate(result.words("measure")):
+        kinds = tuple(kind for kind in result.texts["kinds"][place] if kind)
         columns[title] = Column(
             title,
-            str(found.texts["unit"][place]) if not kinds else "",
-            found.values["value"][place],
-            None if np.isnan(found.errors["value"][place]).all() else found.errors["value"][place],
+            str(result.texts["unit"][place]) if not kinds else "",
+            result.values["value"][place],
+            None
+            if np.isnan(result.errors["value"][place]).all()
+            else result.errors["value"][place],
             MEASURES[title].declared.scale,
             kinds,
         )
@@ -68,7 +70,9 @@ def words(reading: str, columns: Sequence[Column], formula: str = "") -> Explana
     distinct = {column.heading: column for column in columns}
     theirs = [column for column in distinct.values() if column.source]
     if theirs:
-        named = "; ".join(f"{plain(each.title)} from {plain(each.source)}" for each in theirs)
+        named = "; ".join(
+            f"{plain(external.title)} from {plain(external.source)}" for external in theirs
+        )
         reading += f" From other sources, unchanged: {named}."
     formulas = [formula] if formula else []
     for column in distinct.values():
@@ -108,16 +112,16 @@ class Arranged:
     one_scale: bool = False
 
 
-def by_measures(found: Result, columns: dict[str, Column]) -> Arranged:
+def by_measures(result: Result, columns: dict[str, Column]) -> Arranged:
     """Draw the choice of two measures and of the colour; return the heads on them."""
     x, y, colour = three = choose_columns(columns, "x", "y", "colour")
     reading = (
         "its values with their standard errors. Look for points far from the others, and for "
         "groups: one measure alone does not define a kind of head."
     )
-    told = list({column.heading: column for column in three}.values())
+    hover_columns = list({column.heading: column for column in three}.values())
     return Arranged(
-        x, y, colour, told, found, f"{y.title} against {x.title}", words(reading, three)
+        x, y, colour, hover_columns, result, f"{y.title} against {x.title}", words(reading, three)
     )
 
 
@@ -128,14 +132,14 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
     """
     (colour,) = choose_columns(columns, "colour")
     query, skip = selection.query, selection.skip
-    found = results.fetch(NearKernels, selection.run, QueryParams(query=query, skip=skip))
-    if found is None:
+    result = results.fetch(NearKernels, selection.run, QueryParams(query=query, skip=skip))
+    if result is None:
         return None
     kernels = results.fetch(PositionalKernel, selection.run, KernelParams(query=query, skip=skip))
     if kernels is None:
         return None
     x, y = (
-        Column(f"component {place}", found.units["place"], found.values["place"][..., place])
+        Column(f"component {place}", result.units["place"], result.values["place"][..., place])
         for place in range(2)
     )
     reading = (
@@ -144,13 +148,13 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
         "far as a plane can show it: look for groups, and for heads between them. The axes have no "
         "meaning of their own."
     )
-    method = explained(found.analysis, "", "place", "stress").formula
+    method = explained(result.analysis, "", "place", "stress").formula
     return Arranged(
         x,
         y,
         colour,
         [_curves(kernels, selection), colour],
-        found,
+        result,
         "Heads with near kernels",
         words(reading, [colour], method),
         one_scale=True,
@@ -160,27 +164,27 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
 def by_places(selection: Selection, columns: dict[str, Column]) -> Arranged | None:
     """Draw the choice of the colour; return the heads by their shares of place and content."""
     (colour,) = choose_columns(columns, "colour")
-    asked = PlaceAndContentParams(skip=selection.skip)
-    found = fetch_when_asked(PlaceAndContent, selection.run, asked, "compute-places", "heads")
-    if found is None:
+    params = PlaceAndContentParams(skip=selection.skip)
+    result = fetch_when_asked(PlaceAndContent, selection.run, params, "compute-places", "heads")
+    if result is None:
         return None
-    one = found.select(query=selection.query)
+    one = result.select(query=selection.query)
     x, y, both = (
         Column(
-            each.title,
-            each.unit,
-            one.values[each.value],
-            one.errors.get(each.value),
-            each.scale,
+            measure.title,
+            measure.unit,
+            one.values[measure.value],
+            one.errors.get(measure.value),
+            measure.scale,
         )
-        for each in PlaceAndContent.measures
+        for measure in PlaceAndContent.measures
     )
     reading = (
         "its shares with their standard errors. At the right place decides the scores "
         "(positional), at the top content does (symbolic). On the line from top left to bottom "
         "right the two simply add up; the farther below it, the more depends on both together."
     )
-    method = explained(found.analysis, "", *one.values).formula
+    method = explained(result.analysis, "", *one.values).formula
     return Arranged(
         x,
         y,

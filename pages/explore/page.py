@@ -60,7 +60,7 @@ def _keep() -> None:
     left_out = []
     for file in held:
         data = file.getvalue()
-        others = [len(each) for name, each in kept.items() if name != file.name]
+        others = [len(content) for name, content in kept.items() if name != file.name]
         if len(others) < MAX_TABLES and sum(others) + len(data) <= _most_bytes():
             kept[file.name] = data
         else:
@@ -98,7 +98,7 @@ def their_columns(selection: Selection, place: Any) -> dict[str, Column]:
         )
         there = {file.name for file in held}
         st.session_state[HELD] = there  # the field is empty after another page was open
-        for name in [each for each in kept if each not in there]:
+        for name in [stored_name for stored_name in kept if stored_name not in there]:
             st.button(
                 f"Remove {plain(name)}",
                 icon=":material/close:",
@@ -139,8 +139,8 @@ def _parsed(name: str, data: bytes, shape: tuple[int, int]) -> HeadTable:
     held = known.get(name)
     if held is None or held[:2] != (data, shape):
         known[name] = held = (data, shape, parse_head_table(data, name, shape))
-    found: HeadTable = held[2]
-    return found
+    table: HeadTable = held[2]
+    return table
 
 
 def _scale(values: np.ndarray) -> str:
@@ -164,15 +164,15 @@ def choose_by_hand(names: list[str], many: bool) -> None:
 def _read(selection: Selection) -> tuple[set[Head], str]:
     """Return the heads in the field, and an error about the first invalid name."""
     geometry = selection.located.geometry
-    found, wrong = set(), ""
+    heads, wrong = set(), ""
     for name in re.split(r"[\s,;]+", chosen(KEY, "")):
         if not name:
             continue
         try:
-            found.add(parse_cell(name, geometry.n_layers, geometry.n_heads))
+            heads.add(parse_cell(name, geometry.n_layers, geometry.n_heads))
         except BadRequest as error:
             wrong = wrong or str(error)
-    return found, wrong
+    return heads, wrong
 
 
 def draw_names(selection: Selection) -> list[Head]:
@@ -212,7 +212,10 @@ def draw_names(selection: Selection) -> list[Head]:
 
 
 def draw_table(
-    selection: Selection, chosen: list[Head], columns: dict[str, Column], told: Sequence[Column]
+    selection: Selection,
+    chosen: list[Head],
+    columns: dict[str, Column],
+    hover_columns: Sequence[Column],
 ) -> None:
     """List the chosen heads, or all if there are none; what their points tell comes first."""
     geometry = selection.located.geometry
@@ -223,7 +226,7 @@ def draw_table(
         if chosen
         else f"{counted(len(every), 'head')} in all. {ROWS}"
     )
-    first = list(dict.fromkeys([*told, *columns.values()]))
+    first = list(dict.fromkeys([*hover_columns, *columns.values()]))
     table = pd.DataFrame({"head": [head_name(*head) for head in heads]})
     words: dict[str, dict[float, str]] = {}
     for column in first:
@@ -249,19 +252,21 @@ def draw_points(
     selection: Selection, arranged: Arranged, chosen: list[Head], faint: np.ndarray | None
 ) -> None:
     """Draw the card with all heads as points."""
-    x, y, colour, told = arranged.x, arranged.y, arranged.colour, arranged.told
+    x, y, colour, hover_columns = arranged.x, arranged.y, arranged.colour, arranged.told
     at = (selection.layer, selection.head)
 
     def figure() -> go.Figure:
-        made = head_scatter(x, y, colour, told=told, selected=at, chosen=chosen, faint=faint)
+        made = head_scatter(
+            x, y, colour, told=hover_columns, selected=at, chosen=chosen, faint=faint
+        )
         return made.update_yaxes(scaleanchor="x") if arranged.one_scale else made
 
     def draw() -> None:
         clicks = "«click» selects one head on every page"
         tool = choose_one("Choose heads by", TOOLS, "tool", help=clicks)
         clickmode = "event+select" if tool == "click" else "event"
-        shown = figure().update_layout(dragmode=TOOLS[tool], clickmode=clickmode)
-        chart("heads", lambda: shown, titled=True, pick=choose_by_hand)
+        drawn = figure().update_layout(dragmode=TOOLS[tool], clickmode=clickmode)
+        chart("heads", lambda: drawn, titled=True, pick=choose_by_hand)
 
     def titled() -> go.Figure:
         made = set_title(figure(), arranged.heading)
@@ -291,16 +296,16 @@ def page(selection: Selection) -> None:
         width=292,
         **fitted_flag("fadepoints"),
     )
-    asked = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
-    found = results.fetch(HeadMeasures, selection.run, asked)
+    params = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
+    result = results.fetch(HeadMeasures, selection.run, params)
     theirs = their_columns(selection, more)
-    if found is None:
+    if result is None:
         return
-    columns = our_columns(found) | theirs
+    columns = our_columns(result) | theirs
     with axes:
         arranged: Arranged | None
         if how == BY_MEASURES:
-            arranged = by_measures(found, columns)
+            arranged = by_measures(result, columns)
         else:
             arranged = (by_kernels if how == KERNELS else by_places)(selection, columns)
     if arranged is None:

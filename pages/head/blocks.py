@@ -91,36 +91,36 @@ def draw_block(block: Block, selection: Selection) -> None:
         st.caption("All keys are skipped at this position: choose a later one, or a smaller skip.")
         return
     run, params = selection.run, _params(block, selection)
-    found = (
+    result = (
         results.fetch(block.question, run, params)
         if block.precomputed
         else fetch_when_asked(block.question, run, params, f"compute-{block.name}", *block.cards)
     )
-    if found is not None:
-        block.draw(found, selection)
+    if result is not None:
+        block.draw(result, selection)
 
 
 def _params(block: Block, selection: Selection) -> Any:
     """Return what a block asks: the question's defaults, with what is selected."""
     question = find(block.question.name)
     own = {"skip": selection.skip, "query": selection.query, "head": selection.cell}
-    asked = question.default_params(selection.run, selection.located.geometry) | {
+    fields = question.default_params(selection.run, selection.located.geometry) | {
         key: value for key, value in own.items() if key in question.params.model_fields
     }
-    return question.params(**asked)
+    return question.params(**fields)
 
 
 def draw_experiments(selection: Selection) -> None:
     """Draw the results of experiments, two blocks in a row, or buttons that compute them."""
     scheme = selection.located.geometry.scheme
-    blocks = [each for each in EXPERIMENTS if each.question.fits_scheme(scheme)]
+    blocks = [candidate for candidate in EXPERIMENTS if candidate.question.fits_scheme(scheme)]
     if not has_conversations(selection):
-        blocks = [each for each in blocks if not each.needs_turns]
+        blocks = [candidate for candidate in blocks if not candidate.needs_turns]
     missing = _missing(blocks, selection)
     if why := nothing_new(selection.located):
-        blocks = [each for each in blocks if each.name not in missing]
+        blocks = [candidate for candidate in blocks if candidate.name not in missing]
         if missing:
-            names = ", ".join(plain(each) for each, _ in missing.values())
+            names = ", ".join(plain(title) for title, _ in missing.values())
             with in_place_of(*missing):
                 st.caption(f"Not computed: {names}. {why}")
     elif len(missing) > 1:
@@ -134,14 +134,14 @@ def draw_experiments(selection: Selection) -> None:
 
 def _missing(blocks: Sequence[Block], selection: Selection) -> dict[str, tuple[str, str]]:
     """Return title and key of the results that are neither stored nor asked for, by block."""
-    found = {}
+    missing = {}
     for block in blocks:
         if not block.needs_keys or selection.query > selection.skip:
             with suppress(PosKernelError):  # said where the block is drawn
                 plan = results.plan(block.question, selection.run, _params(block, selection))
                 if not (results.engine().ready(plan) or is_wanted(plan.key)):
-                    found[block.name] = block.title, plan.key
-    return found
+                    missing[block.name] = block.title, plan.key
+    return missing
 
 
 def _part(
@@ -156,10 +156,10 @@ def _part(
     return draw
 
 
-def _anatomy(found: Result, selection: Selection) -> None:
-    head = selection.of(found)
+def _anatomy(result: Result, selection: Selection) -> None:
+    head = selection.of(result)
     if str(head.texts["reason"]):
-        least = f"{found.params['threshold']:g}"
+        least = f"{result.params['threshold']:g}"
         st.caption(
             f"{selection.cell} gives the first key less than {least} of its attention: a "
             "sink is taken apart from there on."
@@ -171,20 +171,22 @@ def _anatomy(found: Result, selection: Selection) -> None:
     show("anatomy", head, f"What makes the first key a sink of {selection.cell}", below=table)
 
 
-def _additivity(found: Result, selection: Selection) -> None:
-    st.markdown(shares_told(selection.of(found), selection.cell))
-    draw_similarity(found, selection)
+def _additivity(result: Result, selection: Selection) -> None:
+    st.markdown(shares_told(selection.of(result), selection.cell))
+    draw_similarity(result, selection)
 
 
-def _examples(found: Result, selection: Selection) -> None:
-    head = selection.of(found)
+def _examples(result: Result, selection: Selection) -> None:
+    head = selection.of(result)
 
     def draw() -> None:
-        for each in sharpest(head):
-            looking, seen = (marked(*each.around(place)) for place in (each.query, each.key))
+        for example in sharpest(head):
+            looking, seen = (
+                marked(*example.around(place)) for place in (example.query, example.key)
+            )
             st.markdown(
-                f"{each.attention:.2f} of {looking}  \nto {seen} "
-                f":small[({counted(each.query - each.key, 'token')} back)]"
+                f"{example.attention:.2f} of {looking}  \nto {seen} "
+                f":small[({counted(example.query - example.key, 'token')} back)]"
             )
 
     title = f"Largest attention of {selection.cell}, text by text"
@@ -214,7 +216,7 @@ CURVE = Block(
 )  # fmt: skip
 DIAGONALS = Block(
     "profile", "Diagonals", "previous_token", PreviousToken,
-    lambda found, selection: draw_profile(selection.of(found).only("profile"), OFFSETS),
+    lambda result, selection: draw_profile(selection.of(result).only("profile"), OFFSETS),
     precomputed=True,
 )  # fmt: skip
 SINKS = Block(
@@ -240,7 +242,7 @@ EXPERIMENTS = (
     ),
     Block(
         "copying", Copying.title, "own_text", Copying,
-        lambda found, selection: show("copying", selection.of(found), "Copying scores"),
+        lambda result, selection: show("copying", selection.of(result), "Copying scores"),
         {"writes": "true"},
     ),
     Block(
@@ -263,7 +265,7 @@ EXPERIMENTS = (
     ),
     Block(
         "denominators", "Softmax denominator", "contextual", Denominators,
-        lambda found, _: draw_variation(found), cards=("variation",), needs_keys=True,
+        lambda result, _: draw_variation(result), cards=("variation",), needs_keys=True,
     ),
     Block(
         "additivity", "Is the split additive?", "positional_kernels", Additivity, _additivity,

@@ -58,7 +58,7 @@ def draw_note(selection: Selection) -> None:
     every = notes.all()
     row.download_button(
         "All notes",
-        json.dumps([each.model_dump() for each in every], indent=1, ensure_ascii=False),
+        json.dumps([note.model_dump() for note in every], indent=1, ensure_ascii=False),
         "poskernel-notes.json",
         "application/json",
         icon=":material/download:",
@@ -87,9 +87,9 @@ SEEN: Final = {
 """Measures that are seen at once; the others are in a fold."""
 
 
-def draw_measures(selection: Selection, found: Result) -> None:
+def draw_measures(selection: Selection, result: Result) -> None:
     """Draw the measures of the head as tables, most of them folded."""
-    head = selection.of(found)
+    head = selection.of(result)
 
     def draw() -> None:
         seen: list[tuple[str, ...]] = []
@@ -129,8 +129,8 @@ PLACE = Place(
 
 def missing_experiments(selection: Selection) -> list[str]:
     """Return the questions on request without a stored result, such as experiments."""
-    whole = HeadVerdictsParams(query=selection.query, skip=selection.skip)
-    missing = results.missing(HeadVerdicts, selection.run, whole)
+    params = HeadVerdictsParams(query=selection.query, skip=selection.skip)
+    missing = results.missing(HeadVerdicts, selection.run, params)
     return [name for name in missing if find(name).on_request]
 
 
@@ -140,15 +140,15 @@ def fetch_verdicts(selection: Selection, missing: list[str]) -> Result | None:
     Statistics are gathered at once; experiments run only after the reader has asked for them, and
     ``missing`` ones are left out until then.
     """
-    whole = HeadVerdictsParams(query=selection.query, skip=selection.skip)
-    return fetch_known(HeadVerdicts, selection.run, whole, missing, wanted_key(selection))
+    params = HeadVerdictsParams(query=selection.query, skip=selection.skip)
+    return fetch_known(HeadVerdicts, selection.run, params, missing, wanted_key(selection))
 
 
-def draw_verdict(selection: Selection, found: Result) -> None:
+def draw_verdict(selection: Selection, verdicts: Result) -> None:
     """Draw the verdict in words, and offer the measures that are not computed yet."""
-    sentence = str(found.texts["verdict"][selection.layer][selection.head])
+    sentence = str(verdicts.texts["verdict"][selection.layer][selection.head])
     st.markdown(f"**{plain(sentence)}**" if sentence else "Nothing is known about this head.")
-    lines = zip(*(selection.of(found).words(name) for name in CLAIMS), strict=True)
+    lines = zip(*(selection.of(verdicts).words(name) for name in CLAIMS), strict=True)
     rest = [
         f"* {plain(claim)} :small[[{module_of(place).PLACE.title}]"
         f"({page_address(place, selection.cell)})]"
@@ -160,7 +160,7 @@ def draw_verdict(selection: Selection, found: Result) -> None:
     if rest[FEW:]:
         with st.expander(f"What else is known ({len(rest) - FEW})", key="more-claims"):
             st.markdown("\n".join(rest[FEW:]))
-    unknown, key = found.words("unknown"), wanted_key(selection)
+    unknown, key = verdicts.words("unknown"), wanted_key(selection)
     if unknown and not is_wanted(key):
         what, label = plain(", ".join(unknown)), "Compute the remaining measures"
         offer(what, label, "compute-verdicts", key, located=selection.located)
@@ -176,20 +176,20 @@ def page(selection: Selection) -> None:
     st.subheader(f"{selection.cell} of {plain(selection.located.title)}", anchor="head")
     try:
         missing = missing_experiments(selection)
-        found = fetch_verdicts(selection, missing)
+        verdicts = fetch_verdicts(selection, missing)
     except PosKernelError as error:
         say_error(str(error))
         return
-    if found is not None:
-        draw_verdict(selection, found)
+    if verdicts is not None:
+        draw_verdict(selection, verdicts)
     draw_note(selection)
     left, right = st.columns(2)
     with left:
         for block in (CURVE, DIAGONALS, SINKS):
             draw_block(block, selection)
     with right:
-        if found is not None:
-            draw_measures(selection, found)
+        if verdicts is not None:
+            draw_measures(selection, verdicts)
     with rest() as wanted:
         if wanted:
             draw_experiments(selection)

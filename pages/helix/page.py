@@ -139,8 +139,8 @@ def say_what_to_see(helix: Result, selection: Selection) -> None:
 def say_what_stands_out(helix: Result, view: HelixView) -> None:
     """Name positions that lie far from all others, and say how to leave them out."""
     positions = helix.coordinates["pos"]
-    shown = (positions >= view.span[0]) & (positions <= view.span[1])
-    far = positions[shown][far_out(helix.values["projection"][view.layer][shown])]
+    in_view = (positions >= view.span[0]) & (positions <= view.span[1])
+    far = positions[in_view][far_out(helix.values["projection"][view.layer][in_view])]
     if 0 < len(far) <= MAX_NAMED:
         named = ", ".join(map(str, far.tolist()))
         who = f"Position {named} lies" if len(far) == 1 else f"Positions {named} lie"

@@ -67,10 +67,10 @@ def draw_sequences(recency: Result) -> None:
     """Draw a row for every position of the last pair: its roles, or the tokens of one sample."""
     roles, examples = recency.values["role"], recency.texts["examples"]
     seconds = recency.coordinates["second"]
-    shown = np.unique(np.linspace(0, len(roles) - 1, MAX_ROWS).round().astype(int))
+    indices = np.unique(np.linspace(0, len(roles) - 1, MAX_ROWS).round().astype(int))
     tokens = st.toggle("Show the tokens of the first sample", **fitted_flag("showtokens"))
     rows = []
-    for i in shown:
+    for i in indices:
         names = [ROLES[role] for role in roles[i]]
         words = [unescape(quoted(token)) for token in examples[i]] if tokens else names
         cells = []
@@ -113,11 +113,11 @@ def draw_patterns(
         else seconds[0]
     )
     layer = right.selectbox("Layer", **fitted_index("rowlayer", layers, selection.layer))
-    asked = RecencyPatternsParams(second=second, samples=draws.samples, **sequences, **switches)
-    found = results.fetch(RecencyPatterns, draws.run, asked)
-    if found is None:
+    params = RecencyPatternsParams(second=second, samples=draws.samples, **sequences, **switches)
+    result = results.fetch(RecencyPatterns, draws.run, params)
+    if result is None:
         return
-    patterns = found.only("pattern", "role").select(layer=layer)
+    patterns = result.only("pattern", "role").select(layer=layer)
     columns = st.columns(2 if layer == selection.layer else 1)
     show("patterns", patterns, column=columns[0])
     if layer == selection.layer:
@@ -140,17 +140,17 @@ def draw_random(draws: Draws, switches: dict[str, Any], selection: Selection, lo
     length = choose_number(middle, "Random tokens", lengths, "rlength", RANDOM_TOKENS)
     most = RandomAttentionParams.ends("trend_from")[1]
     start = choose_number(last, "Trend from key", range(min(most + 1, length - 4)), "trendfrom", 2)
-    asked = RandomAttentionParams(
+    params = RandomAttentionParams(
         length=length, samples=draws.samples, trend_from=start, **switches
     )
-    found = results.fetch(RandomAttention, draws.run, asked)
-    if found is None:
+    result = results.fetch(RandomAttention, draws.run, params)
+    if result is None:
         return
     rows = [*range(start + 3, length)]
     query = right.select_slider("Row n (tokens)", **fitted("rquery", rows, length - 1))
-    row = selection.of(found).select(query=query)
+    row = selection.of(result).select(query=query)
     show("intrinsic", row.only("pattern", "slope", "rank_correlation", "p_value"))
-    show("norms", found.only("norm", "norm_exponent", "visible_keys"))
+    show("norms", result.only("norm", "norm_exponent", "visible_keys"))
 
 
 def draw_cause(
@@ -161,7 +161,7 @@ def draw_cause(
     selection: Selection,
 ) -> None:
     """Draw the recency with equalised norms of layer 0."""
-    asked = NormCauseParams(
+    params = NormCauseParams(
         samples=draws.samples,
         random_length=length,
         **sequences,
@@ -169,10 +169,10 @@ def draw_cause(
         ablation=switches["ablation"],
         no_positions=switches["no_positions"],
     )
-    found = results.fetch(NormCause, draws.run, asked)
-    if found is None:
+    result = results.fetch(NormCause, draws.run, params)
+    if result is None:
         return
-    one = selection.of(found)
+    one = selection.of(result)
 
     def draw() -> None:
         st.dataframe(_cause_table(one), key="cause-table", hide_index=True)
@@ -220,10 +220,11 @@ SHOWN = 5
 
 def draw_scores(selection: Selection, scores: Result) -> None:
     """Draw the induction scores of all heads, and name the strongest."""
-    found = scores.only("induction")
+    induction = scores.only("induction")
     strongest = ", ".join(
-        f"**{head_link(head_name(i, j))}** {value_text(found.select(layer=i, head=j), 'induction')}"
-        for i, j in ranked(found.values["induction"])[:SHOWN]
+        f"**{head_link(head_name(i, j))}** "
+        f"{value_text(induction.select(layer=i, head=j), 'induction')}"
+        for i, j in ranked(induction.values["induction"])[:SHOWN]
     )
     first, second = (value_text(scores.select(copy=copy), "loss") for copy in (1, 2))
 
@@ -233,9 +234,9 @@ def draw_scores(selection: Selection, scores: Result) -> None:
             f"(Over {counted(scores.params['samples'], 'sequence')} of "
             f"{counted(scores.params['period'], 'token')} twice, without ablation.)"
         )
-        texts = head_texts(found, "induction", "induction score")
-        shade = linear(found.values["induction"])
-        draw_heads(shade, texts, found.units["induction"], selection, "induction-grid")
+        texts = head_texts(induction, "induction", "induction score")
+        shade = linear(induction.values["induction"])
+        draw_heads(shade, texts, induction.units["induction"], selection, "induction-grid")
 
     show("induction", scores, "Induction heads", draw)
 
@@ -244,9 +245,9 @@ def draw_experiment(selection: Selection, draws: Draws, switches: dict[str, Any]
     """Draw the experiment on sequences with several candidates."""
     st.subheader("Several candidates", anchor="candidates-of-a")
     sequences = choose_sequences(selection, draws)
-    asked = RecencyParams(samples=draws.samples, **sequences, **switches)
+    params = RecencyParams(samples=draws.samples, **sequences, **switches)
     with st.container():  # so that widgets below keep their places
-        if recency := results.fetch(InductionRecency, draws.run, asked):
+        if recency := results.fetch(InductionRecency, draws.run, params):
             draw_recency(recency, selection)
     with rest() as wanted:
         if wanted:

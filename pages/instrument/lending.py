@@ -57,17 +57,17 @@ NEEDS: Final = {
     ),
     "weights": Need(
         "demo-gpt2",
-        _if_located(lambda found: not found.away),
+        _if_located(lambda located: not located.away),
         "has stored results only, and this page runs the model",
     ),
     "rotary": Need(
         "demo-rotary",
-        _if_located(lambda found: found.geometry.scheme == "rotary"),
+        _if_located(lambda located: located.geometry.scheme == "rotary"),
         "does not rotate its queries and keys, so its heads have no wavelengths",
     ),
     "learned": Need(
         "demo-gpt2",
-        _if_located(lambda found: found.geometry.scheme == "learned"),
+        _if_located(lambda located: located.geometry.scheme == "learned"),
         "has no positional embeddings, and so no helix",
         always=False,
     ),
@@ -92,8 +92,8 @@ def lacking(place: Place, model: str) -> bool:
         return False
     if model == lent_on(place) and model_wanted() == first:
         title = catalog.title_here(first)
-        told = f"{title} {need.why}, so this page shows {model}. Other pages return to {title}."
-        st.info(plain(told), icon=":material/info:")  # a frame for one card has its own line
+        message = f"{title} {need.why}, so this page shows {model}. Other pages return to {title}."
+        st.info(plain(message), icon=":material/info:")  # a frame for one card has its own line
         return False
     if need.met(model):
         return False

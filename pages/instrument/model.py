@@ -30,14 +30,14 @@ def choose_model(place: Place) -> Located:
     """
     names = [entry.name for entry in catalog.entries()]
     free = any_model()
-    asked = model_wanted()
-    options = names if asked in names else [*names, asked]
-    titles = {each: catalog.title_here(each) for each in options}
+    requested = model_wanted()
+    options = names if requested in names else [*names, requested]
+    titles = {option: catalog.title_here(option) for option in options}
     away = catalog.to_download(options)
-    labels = {each: title + AWAY * (each in away) for each, title in titles.items()}
+    labels = {option: title + AWAY * (option in away) for option, title in titles.items()}
     name: Any = st.selectbox(
         "Model",
-        format_func=lambda each: labels.get(each) or catalog.title_here(each),
+        format_func=lambda model_name: labels.get(model_name) or catalog.title_here(model_name),
         accept_new_options=free,
         help="or type a hub name, directory or GGUF file"
         if free
@@ -45,7 +45,7 @@ def choose_model(place: Place) -> Located:
         **fitted_index("model", options, names[0], lent=lent_on(place)),
     )
     if name not in names and not free:
-        offered = ", ".join(titles[each] for each in names)
+        offered = ", ".join(titles[option] for option in names)
         results.stop(
             f"The link asks for model {name!r}, which is not offered here. Choose one in the "
             f"sidebar: {offered}. The host of this server can add models with POSKERNEL_MODELS, or "
@@ -103,7 +103,7 @@ def _checkpoint(name: str) -> str | None:
         results.stop(str(error))
     if run is None:
         return None
-    names = [each.revision for each in run.checkpoints]
+    names = [checkpoint.revision for checkpoint in run.checkpoints]
     chosen: str = st.selectbox(
         "Checkpoint",
         help="the model at that step of its training",
@@ -125,8 +125,8 @@ def _say_what_it_is(located: Located) -> None:
         text += f" Its tokenizer: {plain(located.spec.tokenizer)}."
     st.caption(text)
     if located.away:
-        told = f"{RESULTS_ALONE}. To compute more, {located.away}."
-        st.caption(":material/inventory_2: Stored results only", help=told)
+        help_text = f"{RESULTS_ALONE}. To compute more, {located.away}."
+        st.caption(":material/inventory_2: Stored results only", help=help_text)
 
 
 def draw_note(model: str) -> None:

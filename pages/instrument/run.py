@@ -49,7 +49,7 @@ ENDS: Final[dict[str, Until | None]] = {
 
 def choose_run(located: Located) -> tuple[RunSpec, int]:
     """Draw the settings of a run; return the run, and how many first keys are skipped."""
-    longest, shown, alone = located.geometry.n_ctx, located.shown, bool(located.away)
+    longest, first_run, alone = located.geometry.n_ctx, located.shown, bool(located.away)
     contexts = sorted({length for length in CONTEXT_LENGTHS if length < longest} | {longest})
     usual = located.geometry.usual_context
     default = max(length for length in contexts if length <= max(usual, contexts[0]))
@@ -60,12 +60,12 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
         True,
         typing.get_args(Dtype),
     )
-    if shown:
-        default, many = shown.context, shown.windows
+    if first_run:
+        default, many = first_run.context, first_run.windows
         contexts = [default] if alone else sorted({*contexts, default})
         counts = [many] if alone else sorted({*counts, many})
-    if shown and alone:
-        offered, starts, dtypes = [shown.corpus.name], shown.start_token, (shown.dtype,)
+    if first_run and alone:
+        offered, starts, dtypes = [first_run.corpus.name], first_run.start_token, (first_run.dtype,)
     off: dict[str, Any] = {"disabled": alone, "help": RESULTS_ALONE if alone else None}
     line = st.empty()
     with st.expander("Run", key="run"):
@@ -82,7 +82,7 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
         until = st.selectbox("Read until", **off, **fitted_index("until", ENDS))
         about = "kernels leave out these keys, because attention often rests on the first keys"
         label = "Skip first keys (tokens)"
-        skips = list(shown.skips) if shown and shown.skips else []
+        skips = list(first_run.skips) if first_run and first_run.skips else []
         if skips:
             skip = one_of(label, skips, "skip", DEFAULT_SKIP, help=about)
         else:
@@ -129,7 +129,7 @@ def one_of(
     **more: Any,
 ) -> int:
     """Draw a slider over some numbers, or a select box for a single one."""
-    usual = min(numbers, key=lambda each: abs(each - usual))
+    usual = min(numbers, key=lambda number: abs(number - usual))
     if len(numbers) == 1:
         chosen: int = st.selectbox(label, **more | fitted_index(key, numbers, usual))
         return chosen

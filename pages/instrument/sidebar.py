@@ -66,7 +66,9 @@ def choose(place: Place) -> Selection:
         queries = list(
             (located.shown and located.shown.queries) or located.usual_positions(run.context)
         )
-        usual = min(queries, key=lambda each: abs(each - min(DEFAULT_QUERY, run.context - 1)))
+        usual = min(
+            queries, key=lambda candidate: abs(candidate - min(DEFAULT_QUERY, run.context - 1))
+        )
         query = nearest_of("query", queries, usual, located.title)
         selection = Selection(located, run, layer, head, query, skip)
         with st.container(key="choices"):  # not shown: the browser draws them itself
@@ -127,7 +129,7 @@ def _nearest(cells: list[str], name: str) -> str:
         return name
     layer, head = parse_cell(name, MANY, MANY)
     places = [parse_cell(cell, MANY, MANY) for cell in cells]
-    near = min(places, key=lambda each: (abs(each[0] - layer), abs(each[1] - head)))
+    near = min(places, key=lambda place: (abs(place[0] - layer), abs(place[1] - head)))
     return head_name(*near)
 
 
@@ -162,9 +164,9 @@ def _blocks(run: RunSpec, skip: int, queries: list[int]) -> dict[str, Any]:
     keys, engine = _keys(run, skip, tuple(queries)), results.engine()
     there = {name: key for name, key in keys.items() if engine.store.has(key)}
     for query in [n for n in queries if str(n) not in there]:
-        asked = results.plan(PositionalKernel, run, KernelParams(skip=skip, query=query))
-        if (job := engine.running(asked)) is not None and job.formed:
-            there[str(query)] = asked.of_stage(job.formed, query).key
+        plan = results.plan(PositionalKernel, run, KernelParams(skip=skip, query=query))
+        if (job := engine.running(plan)) is not None and job.formed:
+            there[str(query)] = plan.of_stage(job.formed, query).key
     return {"profile": there.pop("profile", None), "blocks": there}
 
 
@@ -175,15 +177,15 @@ def _kept_under(run: RunSpec, skip: int, queries: tuple[int, ...]) -> tuple[Any,
 @cached(LRUCache(KEPT), key=_kept_under, lock=threading.Lock())
 def _keys(run: RunSpec, skip: int, queries: tuple[int, ...]) -> dict[str, str]:
     """Return the keys of the kernels by query position, and of the mean attention by offset."""
-    asked: dict[str, tuple[Any, Any]] = {
+    analyses: dict[str, tuple[Any, Any]] = {
         str(query): (PositionalKernel, KernelParams(skip=skip, query=query)) for query in queries
     }
-    asked["profile"] = PreviousToken, PreviousTokenParams()
-    found = {}
-    for name, (question, params) in asked.items():
+    analyses["profile"] = PreviousToken, PreviousTokenParams()
+    keys = {}
+    for name, (question, params) in analyses.items():
         with suppress(PosKernelError):
-            found[name] = results.plan(question, run, params).key
-    return found
+            keys[name] = results.plan(question, run, params).key
+    return keys
 
 
 FUNCTIONS: Final = {
@@ -200,8 +202,8 @@ def functions_of(run: RunSpec, geometry: Geometry) -> dict[str, str]:
     """
     known = known_heads(run.model.name)
     for name, (value, words) in ({} if known else FUNCTIONS).items():
-        if (found := results.known(name, run, geometry)) is not None:
-            shares = found.values[value]
+        if (result := results.known(name, run, geometry)) is not None:
+            shares = result.values[value]
             much = [at for at in ranked(shares) if shares[at] >= ATTENTION]
             known |= {head_name(*at): f"{words} {shares[at]:.2f}" for at in much}
     return known

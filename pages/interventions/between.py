@@ -92,21 +92,21 @@ def draw(selection: Selection) -> None:
     if choose_one("By position", ["the head", WHOLE_LAYER], "patched") == WHOLE_LAYER:
         head = layer
     params.pop("exact", None)
-    asked = PatchPositionsParams(**params, head=head)
-    if not (found := results.fetch(PatchPositions, selection.run, asked)):
+    position_params = PatchPositionsParams(**params, head=head)
+    if not (result := results.fetch(PatchPositions, selection.run, position_params)):
         return
     if kind == ONE:
-        places = {"positions": found.only("effect", "attribution")}
+        places = {"positions": result.only("effect", "attribution")}
     else:
         places = {
-            "spans": found.only("span_effect", "span_attribution"),
-            "pairs": found.only("pair_effect", "pair_difference"),
+            "spans": result.only("span_effect", "span_attribution"),
+            "pairs": result.only("pair_effect", "pair_difference"),
         }
-    both = {"parts": found.only("part_effect")} | places
+    both = {"parts": result.only("part_effect")} | places
     figures = {name: partial(figure_of, part) for name, part in both.items()}
-    show("patch-positions", found, f"{head} by position", figures=figures)
+    show("patch-positions", result, f"{head} by position", figures=figures)
     if kind != ONE:
-        _draw_opposite(found, head)
+        _draw_opposite(result, head)
 
 
 def _choose(selection: Selection) -> dict[str, Any] | None:
@@ -157,7 +157,7 @@ def choose_pairs(kind: str) -> dict[str, Any] | None:
             "quotes; {name: text} names a span of tokens",
             **fitted_text("pairs", most=MAX_CHARACTERS),
         )  # fmt: skip
-        endings = [each.removeprefix(".") for each in FILES]
+        endings = [suffix.removeprefix(".") for suffix in FILES]
         file = right.file_uploader(
             "Or a file", type=endings, key="pairsfile", max_upload_size=1, on_change=type_file
         )
@@ -217,9 +217,9 @@ def _draw_prompts(heads: Result) -> None:
     names = [f"{at} ≠" if one != other else str(at) for at, (one, other) in pairs]
     table = pd.DataFrame([[*map(visible, row)] for row in rows.values()], [*rows], names)
     st.dataframe(table, key="aligned")
-    told = ", ".join([heads.params["metric"] + " (nats)", *map(quoted, heads.words("answers"))])
+    meaning = ", ".join([heads.params["metric"] + " (nats)", *map(quoted, heads.words("answers"))])
     names_of = {"Clean prompt": "clean_metric", "Changed prompt": "changed_metric"}
-    draw_metrics([(label, value_text(heads, name), told) for label, name in names_of.items()])
+    draw_metrics([(label, value_text(heads, name), meaning) for label, name in names_of.items()])
 
 
 def _draw_set(heads: Result) -> None:
@@ -251,16 +251,16 @@ def left_out(result: Result) -> str:
     )
 
 
-def _draw_opposite(found: Result, head: str) -> None:
+def _draw_opposite(result: Result, head: str) -> None:
     """Draw the pairs in which a head does the opposite, the strongest first."""
-    moved, of = found.values["pair_effect"], found.values["pair_difference"]
+    moved, of = result.values["pair_effect"], result.values["pair_difference"]
     share = moved / of
     order = [int(at) for at in np.argsort(share, kind="stable") if share[at] <= -COUNTS]
     if not order:
         st.caption(f"In no pair does {head} carry −{COUNTS:g} of the difference or less.")
         return
     st.caption(f"{head} does the opposite in {len(order):,} of {counted(len(of), 'pair')}.")
-    words = found.words("pair")
+    words = result.words("pair")
     columns = {"pair": [visible(words[at]) for at in order], EFFECT: share[order]}
     st.dataframe(
         pd.DataFrame(columns), key="opposite", hide_index=True,
@@ -268,28 +268,28 @@ def _draw_opposite(found: Result, head: str) -> None:
     )  # fmt: skip
 
 
-def _draw_grid(shown: Result, selection: Selection) -> None:
+def _draw_grid(effects: Result, selection: Selection) -> None:
     """Draw every head's effect, or its estimate, and the largest; a click selects the head."""
-    values, exact, words = so_far(shown), ~np.isnan(shown.values["effect"]), told(shown)
+    values, exact, words = so_far(effects), ~np.isnan(effects.values["effect"]), told(effects)
     estimated = ~exact & ~np.isnan(values)
     labels = [
         [f"{head_name(i, j)}: {brief(value)} ({words[i, j]})" for j, value in enumerate(row)]
         for i, row in enumerate(values)
     ]
-    marks = [["≈" if each else "" for each in row] for row in estimated]
+    marks = [["≈" if flag else "" for flag in row] for row in estimated]
     glyphs = [("≈", "first-order estimate")] if estimated.any() else []
     grid, beside = st.columns([3, 2])
     with grid:
         extras = Extras(marks=marks, glyphs=glyphs)
         draw_heads(diverging(values), labels, SHARE, selection, "patch-grid", extras)
     columns = {EFFECT: values, "": np.where(exact, "", "≈")}
-    if "effect" in shown.errors:
-        both = shown.errors["effect"], shown.errors["attribution"]
-        columns |= {"± 1 s.e.": np.where(exact, *both), "opposite": shown.values["opposite"]}
+    if "effect" in effects.errors:
+        both = effects.errors["effect"], effects.errors["attribution"]
+        columns |= {"± 1 s.e.": np.where(exact, *both), "opposite": effects.values["opposite"]}
     table = heads_frame(columns).dropna(subset=[EFFECT])
     largest = table.sort_values(EFFECT, key=abs, ascending=False, kind="stable")[:ROWS_SHOWN]
     with beside:
         st.caption("The largest effects")
         meanings = {EFFECT: SHARE, "± 1 s.e.": "over the pairs", "opposite": OPPOSITE}
-        known = {name: each for name, each in meanings.items() if name in columns}
+        known = {name: meaning for name, meaning in meanings.items() if name in columns}
         linked_table(largest, "patch-largest", number_columns(known, "%.3f"))

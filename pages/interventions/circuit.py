@@ -44,21 +44,21 @@ def draw(selection: Selection) -> None:
     _draw_enough(selection, pairs)
 
 
-def _draw_edges(selection: Selection, asked: dict[str, Any]) -> None:
+def _draw_edges(selection: Selection, params: dict[str, Any]) -> None:
     """Draw edges between the heads that carry most, and those into the selected head exactly."""
     every = fetch_when_asked(
-        Edges, selection.run, EdgesParams.model_validate(asked), "compute-network"
+        Edges, selection.run, EdgesParams.model_validate(params), "compute-network"
     )
     if every is None or _says_why(every):
         return
-    whole = every.only("edge", "estimate", "carried")
+    edges = every.only("edge", "estimate", "carried")
 
     def network() -> None:
-        clicked = figure_of(whole).update_layout(clickmode="event+select", dragmode="pan")
+        clicked = figure_of(edges).update_layout(clickmode="event+select", dragmode="pan")
         chart("network", lambda: clicked, pick=_pick)
 
-    show("network", whole, "Who feeds whom: the largest edges, to first order", network)
-    own = EdgesParams.model_validate(asked | {"head": selection.cell})
+    show("network", edges, "Who feeds whom: the largest edges, to first order", network)
+    own = EdgesParams.model_validate(params | {"head": selection.cell})
     head = fetch_when_asked(Edges, selection.run, own, "compute-edges", "edges-into")
     if head is not None and not _says_why(head):
         into = head.only("edge", "estimate", "whole", "nonlinear").select(receiver=0)
@@ -90,14 +90,14 @@ def _draw_enough(selection: Selection, pairs: dict[str, Any]) -> None:
     offer_first_heads(selection, "keptorder")
     own = f"; beside the ranking, {plain(order)} first" if order.strip() else ""
     st.caption(f"Heads are kept one after the other; all others give {outside}{own}.")
-    asked = {"outside": OUTSIDE[outside], "order": order, "skip": selection.skip}
-    params = FaithfulnessParams.model_validate(pairs | asked)
-    found = fetch_when_asked(Faithfulness, selection.run, params, "compute-enough")
-    if found is None or _says_why(found):
+    options = {"outside": OUTSIDE[outside], "order": order, "skip": selection.skip}
+    params = FaithfulnessParams.model_validate(pairs | options)
+    result = fetch_when_asked(Faithfulness, selection.run, params, "compute-enough")
+    if result is None or _says_why(result):
         return
-    used = counted(int(found.values["pairs"]), "pair")
-    st.caption(f"{used}; {left_out(found)}.")
-    show("enough", found, "What the first heads recover")
-    halves = found.texts["ranking"]
+    used = counted(int(result.values["pairs"]), "pair")
+    st.caption(f"{used}; {left_out(result)}.")
+    show("enough", result, "What the first heads recover")
+    halves = result.texts["ranking"]
     listed = " · ".join(", ".join(map(str, half[:FIRST])) for half in halves)
     st.caption(f"First heads of the ranking, by each half of the pairs: {listed}.")

@@ -162,7 +162,7 @@ def choose_preset(
 
 def _apply(key: str, presets: tuple[Preset, ...], values_of: Values, cell: str) -> None:
     """Write a preset's values to the widgets. A callback."""
-    preset = next(each for each in presets if each.name == chosen(key))
+    preset = next(candidate for candidate in presets if candidate.name == chosen(key))
     for name, value in values_of(preset, cell).items():
         choose(name, value)
 
@@ -192,7 +192,7 @@ def _values(preset: Preset, cell: str) -> dict[str, Any]:
 
 
 def _word(words: Mapping[str, str], code: str) -> str:
-    return next(word for word, each in words.items() if each == code)
+    return next(word for word, value in words.items() if value == code)
 
 
 def _parts(text: str) -> list[str]:

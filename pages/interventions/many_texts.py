@@ -43,11 +43,11 @@ def offer_first_heads(selection: Selection, key: str) -> None:
         fitting = titles_for(selection.located.geometry)
         chosen = st.selectbox("Measure", fitting, fitting.index(FIRST), key="first-measure")
         measure = MEASURES[chosen or FIRST]
-        asked = measure.params(selection)
-        found = fetch_when_asked(measure.question, selection.run, asked, "compute-first-heads")
-        if found is None:
+        params = measure.params(selection)
+        result = fetch_when_asked(measure.question, selection.run, params, "compute-first-heads")
+        if result is None:
             return
-        one = one_a_head(measure.declared, found, query=selection.query)
+        one = one_a_head(measure.declared, result, query=selection.query)
         cells = _choose(one, measure.declared.value)
         st.caption(", ".join(cells) or "No head.")
         st.button(
@@ -90,17 +90,17 @@ def draw_many_texts(selection: Selection) -> None:
         say_error(str(error))
         return
     st.caption(f"In place of {plain(heads)}: {instead}.")
-    asked = {"heads": heads, "by": BY[instead], "skip": selection.skip}
-    params = AblateHeadsParams.model_validate(asked)
-    shown = "ablated", "ablated-induction"
-    found = fetch_when_asked(AblateHeads, selection.run, params, "compute-ablated", *shown)
-    if found is None:
+    options = {"heads": heads, "by": BY[instead], "skip": selection.skip}
+    params = AblateHeadsParams.model_validate(options)
+    cards = "ablated", "ablated-induction"
+    result = fetch_when_asked(AblateHeads, selection.run, params, "compute-ablated", *cards)
+    if result is None:
         return
-    told = "per token, above 0: the heads did good"
-    copy = value_text(found.select(copy=2), "copy_loss_change")
-    numbers = ("Loss change (nats)", value_text(found, "loss_change"), told)
-    draw_metrics([numbers, ("Loss change, repeated random tokens (nats)", copy, told)])
+    meaning = "per token, above 0: the heads did good"
+    copy = value_text(result.select(copy=2), "copy_loss_change")
+    numbers = ("Loss change (nats)", value_text(result, "loss_change"), meaning)
+    draw_metrics([numbers, ("Loss change, repeated random tokens (nats)", copy, meaning)])
     left, right = st.columns(2)
-    show("ablated", found.only("position_loss_change", "clean_position_loss"), column=left)
-    induction = found.only("induction_change", "induction")
+    show("ablated", result.only("position_loss_change", "clean_position_loss"), column=left)
+    induction = result.only("induction_change", "induction")
     show("ablated-induction", induction, "Induction", column=right)

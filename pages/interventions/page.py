@@ -55,9 +55,9 @@ def draw_averaging(selection: Selection, layer: int | None, keep: int) -> None:
         "Measure the loss on 16 windows of the corpus, for every size of group",
         **fitted_flag("avgtable"),
     ):
-        found = results.fetch(Averaging, selection.run, AveragingParams(layer=layer, keep=keep))
-        if found is not None:
-            show("averaging", found.only("loss", "loss_change"), "Loss on the corpus")
+        result = results.fetch(Averaging, selection.run, AveragingParams(layer=layer, keep=keep))
+        if result is not None:
+            show("averaging", result.only("loss", "loss_change"), "Loss on the corpus")
 
 
 PLACE = Place(
@@ -79,7 +79,7 @@ SHOWN_WHOLE = 64
 MODES = ("One prompt, one change", *OF_PAIRS)
 
 
-def draw_numbers(found: Result) -> None:
+def draw_numbers(result: Result) -> None:
     """Draw the effects of the change as numbers."""
     loss = "per token of the prompt; lower is better"
     numbers = (
@@ -93,38 +93,38 @@ def draw_numbers(found: Result) -> None:
         ("KL, last (nats)", "last_kl", "of the next-token distribution, clean to changed"),
         ("KL, mean (nats)", "mean_kl", "over all positions of the prompt; 0: no effect"),
     )
-    draw_metrics([(label, value_text(found, name), told) for label, name, told in numbers])
+    draw_metrics([(label, value_text(result, name), meaning) for label, name, meaning in numbers])
 
 
-def draw_patterns(selection: Selection, found: Result) -> None:
+def draw_patterns(selection: Selection, result: Result) -> None:
     """Draw the selected head's attention, clean, changed, and their difference."""
-    if not np.nan_to_num(found.values["difference"]).any():
+    if not np.nan_to_num(result.values["difference"]).any():
         st.info(
             f"{selection.cell} attends as before: the change does not reach it. Select the changed "
             "head, or one in a later layer."
         )
     windows: dict[str, tuple[int, int] | None] = {"whole": None}
-    if (length := len(found.values["clean"])) > SHOWN_WHOLE and (zoom := choose_zoom(length)):
+    if (length := len(result.values["clean"])) > SHOWN_WHOLE and (zoom := choose_zoom(length)):
         windows["window"] = zoom
-    patterns = found.only(*PATTERNS)
+    patterns = result.only(*PATTERNS)
     for name, window in windows.items():
         figures = {
-            f"{name}-{each}": partial(figure_of, patterns, name=each, zoom=window)
-            for each in PATTERNS
+            f"{name}-{pattern}": partial(figure_of, patterns, name=pattern, zoom=window)
+            for pattern in PATTERNS
         }
         title = f"{selection.cell} on the prompt" if window is None else "The window"
         show(f"patterns-{name}", patterns, title, figures=figures)
 
 
-def draw_effects(selection: Selection, found: Result) -> None:
+def draw_effects(selection: Selection, result: Result) -> None:
     """Draw the next token's probabilities, and every head's attention to the previous token."""
     left, right = st.columns(2)
-    show("next", found.only("clean_probability", "changed_probability"), column=left)
-    masses = found.only("previous_mass_change", "clean_previous_mass", "changed_previous_mass")
+    show("next", result.only("clean_probability", "changed_probability"), column=left)
+    masses = result.only("previous_mass_change", "clean_previous_mass", "changed_previous_mass")
     grid = partial(draw_mass_grid, masses, selection)
     show("masses", masses, "Attention to the previous token", grid, column=right)
 
-    losses = found.only("clean_loss", "changed_loss", "kl")
+    losses = result.only("clean_loss", "changed_loss", "kl")
     along = {"losses": partial(figure_of, losses), "kl": partial(figure_of, losses.only("kl"))}
 
     def draw() -> None:
@@ -147,11 +147,11 @@ def page(selection: Selection) -> None:
         if wanted := missing(params):
             st.info(wanted, icon=":material/touch_app:")
         elif prompt is not None:
-            asked = InterventionParams(head=selection.cell, text=prompt, **params)
-            if found := results.fetch(Intervention, selection.run, asked):
-                draw_numbers(found)
-                draw_effects(selection, found)
-                draw_patterns(selection, found)
+            intervention = InterventionParams(head=selection.cell, text=prompt, **params)
+            if result := results.fetch(Intervention, selection.run, intervention):
+                draw_numbers(result)
+                draw_effects(selection, result)
+                draw_patterns(selection, result)
     if params["change"] == "average":
         draw_averaging(selection, params["layer"], params["keep"])
     draw_many_texts(selection)

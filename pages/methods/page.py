@@ -102,17 +102,17 @@ def _computed(figures: tuple[PublishedFigure, ...], selection: Selection) -> dic
     lines: dict[str, Checked] = {}
     for figure in figures:
         try:
-            found = results.ask(request_for(figure, run.model.name, **fields))
+            answer = results.ask(request_for(figure, run.model.name, **fields))
         except PosKernelError as error:
             lines[figure.id] = not_computed(figure, error)
             continue
-        if isinstance(found, Result):
-            lines[figure.id] = check(figure, found)
-        elif found.error is not None and not isinstance(found.error, Cancelled):
-            lines[figure.id] = not_computed(figure, found.error)
+        if isinstance(answer, Result):
+            lines[figure.id] = check(figure, answer)
+        elif answer.error is not None and not isinstance(answer.error, Cancelled):
+            lines[figure.id] = not_computed(figure, answer.error)
         else:
             st.progress(len(lines) / len(figures), f"{len(lines)} of {len(figures)} figures")
-            follow(results.engine(), found)
+            follow(results.engine(), answer)
             break
     return lines
 
@@ -153,7 +153,7 @@ def _draw_details(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked
     """Draw every number of one figure: published, ours, and its error."""
     names = [figure.id for figure in figures]
     chosen = st.selectbox("Numbers of", **fitted_index("ledgerid", names, names[0]))
-    figure = next(each for each in figures if each.id == chosen)
+    figure = next(candidate for candidate in figures if candidate.id == chosen)
     line = lines.get(chosen)
     st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {_asked(figure)}.")
     if line is not None and line.why:
@@ -166,8 +166,8 @@ def _asked(figure: PublishedFigure) -> str:
     parts = [f"the question `{figure.question}`"]
     for what, fields in (("run", figure.run), ("parameters", figure.params)):
         if fields:
-            told = ", ".join(f"{name} {value}" for name, value in fields.items())
-            parts.append(f"{what}: `{told}`")
+            settings_text = ", ".join(f"{name} {value}" for name, value in fields.items())
+            parts.append(f"{what}: `{settings_text}`")
     return "; ".join(parts)
 
 
@@ -175,9 +175,9 @@ def _numbers(figure: PublishedFigure, line: Checked | None) -> pd.DataFrame:
     columns: dict[str, object] = {"published": figure.published}
     if line is not None and line.ours is not None:
         ours, errors = flat(line.ours), flat(line.errors)
-        rounded = [brief(each, error) for each, error in zip(ours, errors, strict=True)]
+        rounded = [brief(number, error) for number, error in zip(ours, errors, strict=True)]
         columns |= {"ours": line.ours if line.errors is None else rounded}
-    table = pd.DataFrame({name: pd.Series(flat(each)) for name, each in columns.items()})
+    table = pd.DataFrame({name: pd.Series(flat(column)) for name, column in columns.items()})
     return table.set_axis(list(figure.heads), axis="index") if figure.heads else table
 
 
@@ -186,28 +186,28 @@ ALL = "all"
 
 def draw_plugins() -> None:
     """Say what other installed packages add, and what of it could not be loaded."""
-    for each in plugins.PLUGINS:
-        if each.problem:
-            say(f"{each.package} is left out ({each.name}): {each.problem}")
+    for plugin in plugins.PLUGINS:
+        if plugin.problem:
+            say(f"{plugin.package} is left out ({plugin.name}): {plugin.problem}")
         else:
-            kind = "page" if each.group == plugins.PAGES else "question"
-            gives = " and ".join(f"the {kind} {name}" for name in each.gives)
-            st.markdown(f":small[{plain(f'{each.package} adds {gives}.')}]")
+            kind = "page" if plugin.group == plugins.PAGES else "question"
+            gives = " and ".join(f"the {kind} {name}" for name in plugin.gives)
+            st.markdown(f":small[{plain(f'{plugin.package} adds {gives}.')}]")
 
 
 def draw_definitions() -> None:
     """Draw the definitions, each in an expander; a link may open one of them."""
-    found = methods()
-    names = [ALL, *(method.name for method in found)]
+    definitions = methods()
+    names = [ALL, *(method.name for method in definitions)]
     chosen = st.selectbox("Definition", **fitted_index("method", names))
     for heading, runs in (
         ("Read from the statistics of a pass", False),
         ("Run the model again", True),
     ):
-        shown = [m for m in found if m.runs_model == runs and chosen in (ALL, m.name)]
-        if shown:
+        listed = [m for m in definitions if m.runs_model == runs and chosen in (ALL, m.name)]
+        if listed:
             st.subheader(heading)
-        for method in shown:
+        for method in listed:
             with st.expander(
                 f"**{method.title}** (`{method.name}`): {method.summary}", expanded=chosen != ALL
             ):

@@ -57,17 +57,17 @@ def choose_measure(geometry: Geometry) -> HeadMeasure:
 
 
 def draw_measure(
-    chosen: Chosen, measure: HeadMeasure, asked: OverTrainingParams, theirs: Result | None
+    chosen: Chosen, measure: HeadMeasure, params: OverTrainingParams, theirs: Result | None
 ) -> None:
     """Draw a measure of all heads over training, its curves beside those of another run."""
-    found = chosen.fetch(OverTraining, asked)
-    if found is None:
+    result = chosen.fetch(OverTraining, params)
+    if result is None:
         return
-    say_what_is_alike(found)
+    say_what_is_alike(result)
     if measure.scale != "labels":
-        draw_curves(found, chosen, theirs)
-    draw_step(found, measure, chosen.selection)
-    draw_grids(found, measure, chosen.selection)
+        draw_curves(result, chosen, theirs)
+    draw_step(result, measure, chosen.selection)
+    draw_grids(result, measure, chosen.selection)
 
 
 def draw_run(chosen: Chosen, measure: HeadMeasure, other: Chosen | None) -> None:
@@ -77,20 +77,20 @@ def draw_run(chosen: Chosen, measure: HeadMeasure, other: Chosen | None) -> None
         PosKernelError: the selection does not fit the run.
     """
     query, skip, cell = chosen.selection.query, chosen.selection.skip, chosen.selection.cell
-    asked, kinds, scores, sinks = (
+    params, kinds, scores, sinks = (
         OverTrainingParams(measure=title, query=query, skip=skip)
         for title in (measure.title, KINDS, FIRST, SINK)
     )
     kernel = KernelOverTrainingParams(head=cell, query=query, skip=skip)
     offer_to_compute(
         chosen,
-        *((OverTraining, each) for each in (asked, kinds, scores, sinks)),
+        *((OverTraining, measure_params) for measure_params in (params, kinds, scores, sinks)),
         (KernelOverTraining, kernel),
     )
     theirs = None
-    if other is not None and (theirs := ask_other(other, asked)) is not None:
+    if other is not None and (theirs := ask_other(other, params)) is not None:
         chosen = replace(chosen, over=other.over)
-    draw_measure(chosen, measure, asked, theirs)
+    draw_measure(chosen, measure, params, theirs)
     draw_kinds(chosen, kinds)
     draw_kernel(chosen, kernel)
     draw_two_shares(chosen, scores, sinks)

@@ -56,21 +56,21 @@ class Chosen:
 
     def choose_axis(self) -> str:
         """Draw the choice of the axis; return it."""
-        known = all(each.tokens is not None for each in self.training.checkpoints)
+        known = all(checkpoint.tokens is not None for checkpoint in self.training.checkpoints)
         return choose_one("Against", [STEPS, TOKENS] if known else [STEPS], "axis")
 
-    def missing(self, *asked: Asked[Any]) -> list[str]:
+    def missing(self, *requests: Asked[Any]) -> list[str]:
         """Return the checkpoints without a stored result of one of these.
 
         Raises:
             PosKernelError: a request does not fit.
         """
-        found = {
+        absent = {
             name
-            for question, params in asked
+            for question, params in requests
             for name in results.missing(question, self.selection.run, self._of_all(params))
         }
-        return [name for name in self._names if name in found]
+        return [name for name in self._names if name in absent]
 
     def fetch(self, question: type[OfCheckpoints[C]], params: C) -> Result | None:
         """Return the result on all checkpoints, or on those that are stored.
@@ -87,9 +87,9 @@ class Chosen:
         run = self.selection.run
         missing = self.missing((question, params))
         if not missing or is_wanted(self.key):
-            found = results.fetch(question, run, self._of_all(params))
-            if found is not None:
-                return found
+            result = results.fetch(question, run, self._of_all(params))
+            if result is not None:
+                return result
         there = ",".join(name for name in self._names if name not in missing)
         if not there:
             return None
@@ -102,19 +102,19 @@ class Chosen:
 
     @property
     def _names(self) -> list[str]:
-        return [each.revision for each in self.training.checkpoints]
+        return [checkpoint.revision for checkpoint in self.training.checkpoints]
 
     def _of_all(self, params: C) -> C:
         return params.model_copy(update={"checkpoints": ",".join(self._names)})
 
 
-def offer_to_compute(chosen: Chosen, *asked: Asked[Any]) -> None:
+def offer_to_compute(chosen: Chosen, *requests: Asked[Any]) -> None:
     """Say which checkpoints are not computed yet, with a button that computes all of them.
 
     Raises:
         PosKernelError: a request does not fit.
     """
-    missing = chosen.missing(*asked)
+    missing = chosen.missing(*requests)
     if not missing or is_wanted(chosen.key):
         return
     whose = f" of {chosen.training.model}" if chosen.beside else ""
@@ -152,7 +152,9 @@ def choose_other(chosen: Chosen) -> Chosen | None:
     What is wrong with it is said below the choice.
     """
     own = chosen.training.model
-    names = [each.name for each in catalog.entries() if each.name != own and _has_run(each.name)]
+    names = [
+        entry.name for entry in catalog.entries() if entry.name != own and _has_run(entry.name)
+    ]
     if not names:
         return None
     name = st.selectbox(
@@ -170,16 +172,16 @@ def choose_other(chosen: Chosen) -> Chosen | None:
         return None
     if len(chosen.training.checkpoints) < len(training.checkpoints) > MANY:
         training = training.chosen(LOG)
-    known = all(each.tokens is not None for each in training.checkpoints)
+    known = all(checkpoint.tokens is not None for checkpoint in training.checkpoints)
     return Chosen(selection, training, chosen.over if known else STEPS, beside=True)
 
 
-def ask_other(other: Chosen, asked: OverTrainingParams) -> Result | None:
+def ask_other(other: Chosen, params: OverTrainingParams) -> Result | None:
     """Return a measure of the second run, or None; what is wrong with it is said."""
-    asked = asked.model_copy(update={"query": other.selection.query})
+    params = params.model_copy(update={"query": other.selection.query})
     try:
-        offer_to_compute(other, (OverTraining, asked))
-        return other.fetch(OverTraining, asked)
+        offer_to_compute(other, (OverTraining, params))
+        return other.fetch(OverTraining, params)
     except PosKernelError as error:
         say_error(f"{other.training.model}: {error}")
         return None
@@ -191,9 +193,9 @@ def _has_run(name: str) -> bool:
     return here and results.has_checkpoints(name)
 
 
-def say_what_is_alike(found: Result) -> None:
+def say_what_is_alike(result: Result) -> None:
     """Name checkpoints with the same weights as an earlier one."""
-    steps, equal = found.coordinates["step"], found.values["equal_to"]
+    steps, equal = result.coordinates["step"], result.values["equal_to"]
     alike = [
         f"step {step:,} has the weights of step {int(first):,}"
         for step, first in zip(steps.tolist(), equal.tolist(), strict=True)

@@ -41,120 +41,120 @@ TWO_SHARES = explained(
 FEW = 3
 
 
-def draw_curves(found: Result, chosen: Chosen, theirs: Result | None) -> None:
+def draw_curves(result: Result, chosen: Chosen, theirs: Result | None) -> None:
     """Draw the measure of chosen heads against steps or tokens, and their emergence.
 
     Those of a second run stand beside them, on the same axes.
     """
     selection = chosen.selection
-    layers, heads = found.values["change"].shape
+    layers, heads = result.values["change"].shape
     names = [head_name(layer, head) for layer in range(layers) for head in range(heads)]
-    default = list(dict.fromkeys([selection.cell, *most_changed(found, FEW)]))
-    shown = st.multiselect(
+    default = list(dict.fromkeys([selection.cell, *most_changed(result, FEW)]))
+    cells = st.multiselect(
         "Heads",
         help="by default the selected head and those that changed the most",
         **fitted_list("tracked", names, default),
     )
-    if not shown:
+    if not cells:
         st.info("Choose at least one head.", icon=":material/info:")
         return
-    measure = found.params["measure"]
+    measure = result.params["measure"]
     title = f"{capital(measure)} over training"
     if theirs is None:
-        show("curves", found, title, heads=tuple(shown), over=chosen.over)
+        show("curves", result, title, heads=tuple(cells), over=chosen.over)
     else:
-        both = {"curves": (found, theirs), "curves-beside": (theirs, found)}
+        both = {"curves": (result, theirs), "curves-beside": (theirs, result)}
         for column, (name, (one, other)) in zip(st.columns(2), both.items(), strict=True):
             with column:
                 named = f"{title}: {one.model_title}"
-                show(name, one, named, heads=tuple(shown), over=chosen.over, beside=other)
+                show(name, one, named, heads=tuple(cells), over=chosen.over, beside=other)
     if table := fold("Emergence of all heads as a table", "emergence"):
         with table:
-            rows, model = emergence_table(found), selection.run.model.name
+            rows, model = emergence_table(result), selection.run.model.name
             end = {"at the end": st.column_config.NumberColumn(format="%.3g")}
             leads = [page_address("head", cell, model=model) for cell in rows.data["head"]]
             choice_table(rows, "emergence-table", select_head, end, addresses=leads)
-            errors_line(found)
+            errors_line(result)
 
 
-def emergence_table(found: Result) -> Styler:
+def emergence_table(result: Result) -> Styler:
     """Return a row for every head, early emergence first; measures that fell come last."""
-    last = found.select(step=int(found.coordinates["step"][-1]))
+    last = result.select(step=int(result.coordinates["step"][-1]))
     columns = {
         "at the end": last.values["measure"],
-        "change": found.values["change"],
-        "emergence (step)": np.round(found.values["emergence"]),
-        "not before": found.values["emergence_earliest"],
-        "not after": found.values["emergence_latest"],
+        "change": result.values["change"],
+        "emergence (step)": np.round(result.values["emergence"]),
+        "not before": result.values["emergence_earliest"],
+        "not after": result.values["emergence_latest"],
     }
     table = heads_frame(columns).sort_values("emergence (step)", kind="stable")
     steps = ["emergence (step)", "not before", "not after"]
     fell = table["emergence (step)"].isna() & table["change"].notna() & (table["at the end"] != 0)
     return (
-        rounded_table(table, found, {"change": "change"})
+        rounded_table(table, result, {"change": "change"})
         .format("{:,.0f}", subset=steps, na_rep="none")
         .format(na_rep="fell", subset=(fell, steps[:1]))
     )
 
 
-def draw_step(found: Result, measure: HeadMeasure, selection: Selection) -> None:
+def draw_step(result: Result, measure: HeadMeasure, selection: Selection) -> None:
     """Draw the grid of all heads at a chosen step, on one scale for all steps."""
-    steps = found.coordinates["step"].tolist()
+    steps = result.coordinates["step"].tolist()
     step = st.select_slider("Step", **fitted("step", steps, steps[-1]))
-    here = found.only("measure").select(step=int(step))
+    here = result.only("measure").select(step=int(step))
 
     def draw() -> None:
-        shade = _shade_at(found, measure, steps.index(step))
+        shade = _shade_at(result, measure, steps.index(step))
         texts = head_texts(here, "measure", measure.title)
         draw_heads(shade, texts, measure.unit, selection, "training-grid")
 
     show("at-step", here, f"{capital(measure.title)} at step {step:,}", draw)
 
 
-def _shade_at(found: Result, measure: HeadMeasure, place: int) -> Shade:
+def _shade_at(result: Result, measure: HeadMeasure, place: int) -> Shade:
     """Return the colours of one step on the scale of all."""
-    values = found.values["measure"].astype(float)
+    values = result.values["measure"].astype(float)
     steps, layers, heads = values.shape
-    labels = found.labels.get("measure", ())
+    labels = result.labels.get("measure", ())
     values = values.reshape(steps * layers, heads)
-    whole = shaded(values, measure.scale, measure.floor, labels).on(dark())
-    return Shade(whole.colours[place * layers : (place + 1) * layers], whole.legend)
+    shade = shaded(values, measure.scale, measure.floor, labels).on(dark())
+    return Shade(shade.colours[place * layers : (place + 1) * layers], shade.legend)
 
 
-def draw_grids(found: Result, measure: HeadMeasure, selection: Selection) -> None:
+def draw_grids(result: Result, measure: HeadMeasure, selection: Selection) -> None:
     """Draw the grids of all checkpoints side by side."""
-    every, title = found.only("measure"), f"All checkpoints: {measure.title}"
+    every, title = result.only("measure"), f"All checkpoints: {measure.title}"
     log = measure.scale == "log"
     show("grids", every, title, selected=selection.cell, log=log, unit=measure.unit)
 
 
-def draw_kinds(chosen: Chosen, asked: OverTrainingParams) -> None:
+def draw_kinds(chosen: Chosen, params: OverTrainingParams) -> None:
     """Draw the number of heads of each kind at every checkpoint."""
-    if found := chosen.fetch(OverTraining, asked):
-        title = f"Kinds of kernels over training, at n = {asked.query}"
-        kinds = tuple(found.labels["measure"])
-        show("kinds", found.only("count"), title, kinds=kinds, over=chosen.over)
+    if result := chosen.fetch(OverTraining, params):
+        title = f"Kinds of kernels over training, at n = {params.query}"
+        kinds = tuple(result.labels["measure"])
+        show("kinds", result.only("count"), title, kinds=kinds, over=chosen.over)
 
 
-def draw_kernel(chosen: Chosen, asked: KernelOverTrainingParams) -> None:
+def draw_kernel(chosen: Chosen, params: KernelOverTrainingParams) -> None:
     """Draw one head's kernel at every checkpoint."""
-    if found := chosen.fetch(KernelOverTraining, asked):
-        title = f"Kernel of {asked.head} over training, at n = {asked.query}"
-        show("kernel", found, title)
+    if result := chosen.fetch(KernelOverTraining, params):
+        title = f"Kernel of {params.head} over training, at n = {params.query}"
+        show("kernel", result, title)
 
 
 def draw_two_shares(
-    chosen: Chosen, asked: OverTrainingParams, of_sinks: OverTrainingParams
+    chosen: Chosen, of_scores: OverTrainingParams, of_sinks: OverTrainingParams
 ) -> None:
     """Draw the selected head's induction score and its attention to the first token."""
-    scores = chosen.fetch(OverTraining, asked)
+    scores = chosen.fetch(OverTraining, of_scores)
     sinks = chosen.fetch(OverTraining, of_sinks)
     if scores is None or sinks is None:
         return
     if not np.array_equal(scores.coordinates["step"], sinks.coordinates["step"]):
         return  # one of them is still being computed
     selection = chosen.selection
-    one, sink = (selection.of(each) for each in (scores, sinks))
+    one, sink = (selection.of(result) for result in (scores, sinks))
     figure = partial(induction_and_sink, one, sink, chosen.over)
     title = f"Induction and attention to the first token, {selection.cell}"
     card("two-shares", figure, one, TWO_SHARES, title)

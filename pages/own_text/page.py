@@ -87,8 +87,8 @@ EXAMPLES: Final = {
 
 def where_it_attends(selection: Selection) -> dict[str, str]:
     """Return the text in which the head attends most sharply, if example texts are stored."""
-    found = results.known(HeadExamples.name, selection.run, selection.located.geometry)
-    best = sharpest(selection.of(found), 1) if found else None
+    result = results.known(HeadExamples.name, selection.run, selection.located.geometry)
+    best = sharpest(selection.of(result), 1) if result else None
     if not best:
         return {}
     text = best[0].words[int(selection.run.start_token) :]
@@ -111,8 +111,8 @@ def choose_text(selection: Selection) -> str | None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption("Examples:", width="content")
         for name, example in (EXAMPLES | where_it_attends(selection)).items():
-            asked = OwnTextParams(text=example, skip=selection.skip)
-            if can_show(OwnText, selection.run, asked, selection.located):
+            params = OwnTextParams(text=example, skip=selection.skip)
+            if can_show(OwnText, selection.run, params, selection.located):
                 st.button(name, on_click=choose, args=(PARAMETER, example), key=f"example-{name}")
     if selection.located.away and text.strip():
         st.caption(nothing_new(selection.located))
@@ -132,9 +132,9 @@ def choose_text(selection: Selection) -> str | None:
     except BadRequest as error:
         say_error(str(error))
         return None
-    address, told = _address_of(text)
+    address, caption = _address_of(text)
     spell(PARAMETER, text, [address])
-    st.caption(told)
+    st.caption(caption)
     return text
 
 
@@ -143,13 +143,13 @@ def _follow_link(first: str) -> str:
 
     A session begins with the text ``first``.
     """
-    asked = (wanted(PARAMETER) or [None])[-1]
-    if asked is None and BEGUN not in st.session_state:
+    link_value = (wanted(PARAMETER) or [None])[-1]
+    if link_value is None and BEGUN not in st.session_state:
         choose(PARAMETER, first)
     st.session_state[BEGUN] = True
-    if asked is None or not is_name(asked):
+    if link_value is None or not is_name(link_value):
         return ""
-    text = st.session_state.get(LONG, {}).get(asked) or kept_text(engine().store, asked)
+    text = st.session_state.get(LONG, {}).get(link_value) or kept_text(engine().store, link_value)
     if text is not None:
         choose(PARAMETER, text)
         return ""
@@ -211,9 +211,9 @@ def draw_row(selection: Selection, row: Result) -> None:
         )
         return
     numbers = [float(row.values[name]) for _, name, _ in NUMBERS]
-    texts = ["–" if isnan(each) else as_printed(f"{each:.3f}") for each in numbers]
+    texts = ["–" if isnan(number) else as_printed(f"{number:.3f}") for number in numbers]
     draw_metrics(
-        [(label, text, told) for (label, _, told), text in zip(NUMBERS, texts, strict=True)]
+        [(label, text, meaning) for (label, _, meaning), text in zip(NUMBERS, texts, strict=True)]
     )
     title = f"{selection.cell}, query {row.chosen['query']}: position and content of the keys"
     show("row", row, title)
@@ -225,13 +225,13 @@ OF_KEYS: Final = ("key_margin", "score", "counted", "alibi_bias")
 
 def draw_reasons(selection: Selection, text: str, query: int) -> None:
     """Draw the switch, and what the scores of the query are made of if it is on."""
-    asked = ScoreComponentsParams(text=text, head=selection.cell, skip=selection.skip, query=query)
-    if not can_show(ScoreComponents, selection.run, asked, selection.located):
+    params = ScoreComponentsParams(text=text, head=selection.cell, skip=selection.skip, query=query)
+    if not can_show(ScoreComponents, selection.run, params, selection.located):
         st.caption(f"Not computed: {ScoreComponents.noun_phrase}.")
         return
     if not st.toggle("Split a score by what wrote the query and the key", **fitted_flag("split")):
         return
-    usual = results.fetch(ScoreComponents, selection.run, asked)
+    usual = results.fetch(ScoreComponents, selection.run, params)
     if usual is None:
         return
     seen = np.flatnonzero(np.isfinite(usual.values["score"])).tolist()
@@ -242,30 +242,30 @@ def draw_reasons(selection: Selection, text: str, query: int) -> None:
         against = choose_one("Score of the key", AGAINST, "against")
     chosen = {"key": key}
     if against == OTHER:
-        rival = next((each for each in reversed(seen) if each != key), key)
+        rival = next((candidate for candidate in reversed(seen) if candidate != key), key)
         chosen["other"] = _choose("Other key (position)", "other", seen, rival, right)
-    changed = asked.model_copy(update=chosen)
-    found = (
+    changed = params.model_copy(update=chosen)
+    result = (
         results.fetch(ScoreComponents, selection.run, changed) if chosen != {"key": best} else usual
     )
-    if found is None:
+    if result is None:
         return
     title = f"{selection.cell}: why token {query} looks at token {key}"
-    show("reasons", found, title, against=against)
+    show("reasons", result, title, against=against)
     title = f"{selection.cell}, query {query}: what the keys are made of"
-    names = [name for name in OF_KEYS if name in found.values]
-    show("stacks", found.only(*names), title, against=against)
+    names = [name for name in OF_KEYS if name in result.values]
+    show("stacks", result.only(*names), title, against=against)
 
 
 def draw_writes(selection: Selection, text: str, query: int) -> None:
     """Draw the switch, and what heads write to the logits at the query if it is on."""
-    asked = HeadWritesParams(text=text, head=selection.cell, query=query)
-    if not can_show(HeadWrites, selection.run, asked, selection.located):
+    params = HeadWritesParams(text=text, head=selection.cell, query=query)
+    if not can_show(HeadWrites, selection.run, params, selection.located):
         st.caption(f"Not computed: {HeadWrites.noun_phrase}.")
         return
     if not st.toggle("Show what heads write to the prediction", **fitted_flag("writes")):
         return
-    if wrote := results.fetch(HeadWrites, selection.run, asked):
+    if wrote := results.fetch(HeadWrites, selection.run, params):
         offered = word_names(wrote)
         left, right = st.columns(2)
         show("written", wrote, column=left)
@@ -274,26 +274,30 @@ def draw_writes(selection: Selection, text: str, query: int) -> None:
                 st.selectbox("Token raised or lowered", **fitted_index("word", offered))
             )
             show("by-key", wrote.only("by_key"), "The keys that it comes from", place=place)
-    told = "one token, often with a leading space; empty: the one that follows, or the likeliest"
-    token = st.text_input("Token whose logit is split", help=told, **fitted_text("logit", most=64))
-    whole = LogitContributionsParams(text=text, query=query, token=token or None)
-    if found := results.fetch(LogitContributions, selection.run, whole):
-        show("logit", found, logit_title(found), partial(draw_parts, found, selection))
+    help_text = (
+        "one token, often with a leading space; empty: the one that follows, or the likeliest"
+    )
+    token = st.text_input(
+        "Token whose logit is split", help=help_text, **fitted_text("logit", most=64)
+    )
+    logit_params = LogitContributionsParams(text=text, query=query, token=token or None)
+    if result := results.fetch(LogitContributions, selection.run, logit_params):
+        show("logit", result, logit_title(result), partial(draw_parts, result, selection))
 
 
-def draw_parts(found: Result, selection: Selection) -> None:
+def draw_parts(result: Result, selection: Selection) -> None:
     """Draw what every head adds, where a click selects it, and the sums of all the rest."""
-    heads, mlps = (found.values[f"{name}_contribution"] for name in ("head", "mlp"))
+    heads, mlps = (result.values[f"{name}_contribution"] for name in ("head", "mlp"))
     labels = [
-        [f"{head_name(i, j)}: {each:+.3f} logits" for j, each in enumerate(row)]
+        [f"{head_name(i, j)}: {value:+.3f} logits" for j, value in enumerate(row)]
         for i, row in enumerate(heads)
     ]
     draw_heads(diverging(heads), labels, "logits added", selection, "logit-grid")
-    rest = dict(zip(found.words("rest"), found.values["rest_contribution"], strict=True))
+    rest = dict(zip(result.words("rest"), result.values["rest_contribution"], strict=True))
     parts = {"all heads": np.nansum(heads), "all MLPs": np.nansum(mlps)} | rest
-    told = ", ".join(f"{as_printed(f'{number:+.2f}')} {name}" for name, number in parts.items())
-    logit = as_printed(f"{float(found.values['logit']):.2f}")
-    st.caption(f"The logit, {logit}, is {told}.")
+    summands = ", ".join(f"{as_printed(f'{number:+.2f}')} {name}" for name, number in parts.items())
+    logit = as_printed(f"{float(result.values['logit']):.2f}")
+    st.caption(f"The logit, {logit}, is {summands}.")
 
 
 def _choose(label: str, name: str, seen: list[int], default: int, place: Any) -> int:
@@ -305,7 +309,7 @@ _PATTERNS = of_matrix("patterns", "<div class='patterns'></div>")
 _TOKENS = of_matrix("tokens", "<div class='attention'></div>")
 
 
-def draw_patterns(found: Result, cell: str) -> None:
+def draw_patterns(result: Result, cell: str) -> None:
     """Draw every head's pattern; a click selects the head on every page."""
     key = "own-patterns"
 
@@ -314,16 +318,16 @@ def draw_patterns(found: Result, cell: str) -> None:
         if picked:
             select_head(picked)
 
-    data = packed_patterns(found) | {
-        "labels": head_labels(found),
-        "shares": plain(found.values["position_share"]),
+    data = packed_patterns(result) | {
+        "labels": head_labels(result),
+        "shares": plain(result.values["position_share"]),
         "selected": cell,
     }
     with room(key, 31 * data["layers"]):  # a pattern and its bar, at their smallest
         _PATTERNS(key=key, data=data, on_cell_change=selected)
 
 
-def draw_tokens(found: Result, token: int, direction: str, pick: Callable[[int], None]) -> None:
+def draw_tokens(result: Result, token: int, direction: str, pick: Callable[[int], None]) -> None:
     """Draw one head's pattern and the tokens; a click on a token picks its position."""
     key = "own-tokens"
 
@@ -332,7 +336,7 @@ def draw_tokens(found: Result, token: int, direction: str, pick: Callable[[int],
         if picked is not None:
             pick(int(picked))
 
-    data = packed_head(found) | {"selected": token, "direction": direction}
+    data = packed_head(result) | {"selected": token, "direction": direction}
     _TOKENS(key=key, data=data, on_token_change=selected)
 
 
@@ -361,15 +365,15 @@ def choose_token(length: int) -> int:
     )
 
 
-def draw_pair(whole: Result, query: int) -> None:
+def draw_pair(all_heads: Result, query: int) -> None:
     """Draw the field of a key token, and the heads that attend most to it from the query token."""
-    names = token_names(whole, len(whole.words("tokens")))
+    names = token_names(all_heads, len(all_heads.words("tokens")))
     key = st.number_input(
         "Heads that attend to the token (position)",
         help="from the query token; in a long text, to its block of tokens",
         **fitted("to", range(query + 1), max(0, query - 1)),
     )
-    pair = between(whole, query, int(key))
+    pair = between(all_heads, query, int(key))
 
     def draw() -> None:
         table = heads_frame({SHARES: pair.values["pattern"]}).dropna()
@@ -380,29 +384,29 @@ def draw_pair(whole: Result, query: int) -> None:
     show("pair", pair, f"Which heads attend from {names[query]} to {names[int(key)]}", draw)
 
 
-def draw_head(selection: Selection, text: str, whole: Result) -> None:
+def draw_head(selection: Selection, text: str, all_heads: Result) -> None:
     """Draw the selected head: its pattern and tokens, and the chosen token's row."""
-    length = len(whole.words("tokens"))
+    length = len(all_heads.words("tokens"))
     left, right = st.columns(2, vertical_alignment="bottom")
     with left:
         at = choose_token(length)
     with right:
         ways = ("outgoing", "incoming")
         direction = choose_one("Attention shown on the tokens", ways, "direction")
-    asked = HeadOnTextParams(
+    params = HeadOnTextParams(
         text=text, head=selection.cell, skip=selection.skip, around=kept_around(length, at)
     )
-    split = can_show(HeadOnText, selection.run, asked, selection.located)
-    found = results.fetch(HeadOnText, selection.run, asked) if split else selection.of(whole)
-    if found is None:
+    split = can_show(HeadOnText, selection.run, params, selection.located)
+    result = results.fetch(HeadOnText, selection.run, params) if split else selection.of(all_heads)
+    if result is None:
         return
-    draw = partial(draw_tokens, found, at, direction, partial(choose, "at"))
-    show("tokens", found.only("pattern"), f"{selection.cell} on the text", draw)
-    draw_pair(whole, at)
+    draw = partial(draw_tokens, result, at, direction, partial(choose, "at"))
+    show("tokens", result.only("pattern"), f"{selection.cell} on the text", draw)
+    draw_pair(all_heads, at)
     if not split:
         st.caption("Splitting its scores into position and content takes the model's weights.")
         return
-    draw_row(selection, found.select(query=at))
+    draw_row(selection, result.select(query=at))
     draw_reasons(selection, text, at)
     draw_writes(selection, text, at)
 
@@ -412,19 +416,19 @@ def read_turns(selection: Selection, text: str) -> str | None:
 
     It is a conversation if the switch is on: the model's chat template is put around the turns.
     """
-    told = "Paragraphs that begin with user: or assistant:, or a JSON list of turns."
-    if not st.toggle("Read it as a conversation", help=told, **fitted_flag("turns")):
+    help_text = "Paragraphs that begin with user: or assistant:, or a JSON list of turns."
+    if not st.toggle("Read it as a conversation", help=help_text, **fitted_flag("turns")):
         return text
     try:
-        asked = ConversationParams(text=text)
+        params = ConversationParams(text=text)
     except InvalidField as error:
         say_error(str(error))
         return None
-    found = results.fetch(Conversations, selection.run, asked)
-    if found is None:
+    result = results.fetch(Conversations, selection.run, params)
+    if result is None:
         return None
-    draw_conversation(found, selection)
-    return str(found.texts["written"])
+    draw_conversation(result, selection)
+    return str(result.texts["written"])
 
 
 def page(selection: Selection) -> None:
@@ -434,10 +438,10 @@ def page(selection: Selection) -> None:
         text = read_turns(selection, text)
     if text is None:
         return
-    asked = OwnTextParams(text=text, skip=selection.skip)
-    found = results.fetch(OwnText, selection.run, asked)
-    if found is None:
+    params = OwnTextParams(text=text, skip=selection.skip)
+    result = results.fetch(OwnText, selection.run, params)
+    if result is None:
         return
-    draw = partial(draw_patterns, found, selection.cell)
-    show("heads", found, "Every head on the text", draw)
-    draw_head(selection, text, found)
+    draw = partial(draw_patterns, result, selection.cell)
+    show("heads", result, "Every head on the text", draw)
+    draw_head(selection, text, result)

@@ -67,14 +67,14 @@ def _linked(name: str) -> str:
 
 def draw_largest(every: Result) -> None:
     """Draw the largest shares of all heads."""
-    shown = every.only("share")
+    shares = every.only("share")
 
     def draw() -> None:
-        clicked = figure_of(shown)
+        clicked = figure_of(shares)
         clicked.update_layout(clickmode="event+select", dragmode="pan")
         chart("graph", lambda: clicked, pick=pick_head)
 
-    show("graph", shown, "Who feeds whom: the largest shares", draw)
+    show("graph", shares, "Who feeds whom: the largest shares", draw)
 
 
 def pick_head(names: list[str], many: bool) -> None:
@@ -87,10 +87,10 @@ def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.subheader(head_link(selection.cell), anchor="head")
     one, below = st.container(), st.container()
-    asked = PositionSourcesParams(skip=selection.skip)
+    params = PositionSourcesParams(skip=selection.skip)
     with below:
         st.subheader("All heads", anchor="all")
-        every = fetch_when_asked(PositionSources, selection.run, asked, "compute-sources", "graph")
+        every = fetch_when_asked(PositionSources, selection.run, params, "compute-sources", "graph")
     with one:
         of_head = HeadSourcesParams(head=selection.cell, skip=selection.skip)
         asks = ("compute-head-sources", "sources", "sources-map", "turning")

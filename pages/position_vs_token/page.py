@@ -103,14 +103,14 @@ def draw_first(zero: Result, parts: Result, selection: Selection) -> None:
         "the first [A]:"
     )
     layer, head = ranked(np.nan_to_num(zero.values["candidate_attention"]).max(axis=0))[0]
-    told = "probability of [B] after the last [A]"
+    meaning = "probability of [B] after the last [A]"
     numbers = (zero.values["probability"].tolist(), zero.errors["probability"].tolist())
     texts = [
         "no start token" if np.isnan(value) else rounded(value, error)
         for value, error in zip(*numbers, strict=True)
     ]
     draw_metrics(
-        [(case, text, told) for case, text in zip(zero.words("cases"), texts, strict=True)]
+        [(case, text, meaning) for case, text in zip(zero.words("cases"), texts, strict=True)]
     )
     show("zero", zero.select(layer=layer, head=head))
 
@@ -143,8 +143,8 @@ def draw_page(selection: Selection, draws: Draws) -> None:
     length = choose_number(left, "Length (tokens)", lengths, "plength", 24)
     rows = [*range(2, length)]
     query = right.select_slider("Row n (tokens)", **fitted("pquery", rows, min(8, rows[-1])))
-    asked = PositionVsTokenParams(length=length, samples=draws.samples)
-    parts = results.fetch(PositionVsToken, draws.run, asked)
+    params = PositionVsTokenParams(length=length, samples=draws.samples)
+    parts = results.fetch(PositionVsToken, draws.run, params)
     if parts is None:
         return
     offer_strongest(parts.values["profile"][0, ..., 1], selection, "previous-token head")

@@ -49,8 +49,8 @@ from poskernel_core.common.rounding import counted, value_text
 def draw_dilution(selection: Selection) -> None:
     """Draw how the selected head's ETC grows with its visible keys."""
     st.subheader("Does it spread out over more keys?", anchor="more-keys")
-    if found := results.fetch(Dilution, selection.run, DilutionParams(skip=selection.skip)):
-        show("dilution", selection.of(found))
+    if result := results.fetch(Dilution, selection.run, DilutionParams(skip=selection.skip)):
+        show("dilution", selection.of(result))
 
 
 def draw_longer(selection: Selection) -> None:
@@ -63,44 +63,44 @@ def draw_longer(selection: Selection) -> None:
             "it reads no longer context."
         )
         return
-    asked = LongerContextsParams(skip=selection.skip)
+    params = LongerContextsParams(skip=selection.skip)
     cards = ("longer-kernel", "longer-heads", "longer-loss")
-    found = fetch_when_asked(LongerContexts, selection.run, asked, "compute-longer", *cards)
-    if found is None:
+    result = fetch_when_asked(LongerContexts, selection.run, params, "compute-longer", *cards)
+    if result is None:
         return
-    st.markdown(_read(found))
-    show("longer-kernel", selection.of(found).only("kernel", "longest_distance", "distance"))
+    st.markdown(_read(result))
+    show("longer-kernel", selection.of(result).only("kernel", "longest_distance", "distance"))
     left, right = st.columns(2)
-    shown = found.only("longest_distance", "distance")
-    title, draw = "Heads whose kernels change most", partial(_draw_ranking, shown)
-    show("longer-heads", shown, title, draw, column=left)
-    show("longer-loss", found.only("loss_change", "loss"), column=right)
+    distances = result.only("longest_distance", "distance")
+    title, draw = "Heads whose kernels change most", partial(_draw_ranking, distances)
+    show("longer-heads", distances, title, draw, column=left)
+    show("longer-loss", result.only("loss_change", "loss"), column=right)
 
 
-def _read(found: Result) -> str:
+def _read(result: Result) -> str:
     """Say how long the contexts are, held against the trained length, and what is left out."""
-    length, factors = found.params["length"], found.coordinates["factor"].tolist()
-    longest, trained = factors[-1] * length, found.provenance["trained_length"]
+    length, factors = result.params["length"], result.coordinates["factor"].tolist()
+    longest, trained = factors[-1] * length, result.provenance["trained_length"]
     within = (
         "even the longest context is no longer"
         if longest <= trained
         else "longer contexts are new to it"
     )
-    told = [
-        f"{counted(found.provenance['texts'], 'text')}, read in contexts of {length:,} tokens and "
+    sentences = [
+        f"{counted(result.provenance['texts'], 'text')}, read in contexts of {length:,} tokens and "
         f"of {' and '.join(map(str, factors[1:]))} times as many.",
         f"The model was made for {counted(trained, 'token')}: {within}.",
-        *(f"Left out: {reason}." for reason in found.provenance["left_out"]),
+        *(f"Left out: {reason}." for reason in result.provenance["left_out"]),
     ]
-    return " ".join(told).replace("..", ".")
+    return " ".join(sentences).replace("..", ".")
 
 
-def _draw_ranking(found: Result) -> None:
+def _draw_ranking(result: Result) -> None:
     """Draw a table of the heads that change most, with links."""
-    names, last = found.words("scaling"), int(found.coordinates["factor"][-1])
+    names, last = result.words("scaling"), int(result.coordinates["factor"][-1])
     rows = []
-    for layer, head in ranking(found):
-        own = found.select(layer=layer, head=head, factor=last)
+    for layer, head in ranking(result):
+        own = result.select(layer=layer, head=head, factor=last)
         numbers = [value_text(own.select(scaling=place), "distance") for place in range(len(names))]
         numbers[0] = value_text(own, "longest_distance")  # as sentences and the Map have it
         rows.append((head_link(head_name(layer, head)), *numbers))
@@ -110,24 +110,24 @@ def _draw_ranking(found: Result) -> None:
 def draw_foreseen(selection: Selection) -> None:
     """Draw what few keys capture of the head's attention, and how large caches must be."""
     st.subheader("How much attention can be foreseen?", anchor="foreseen-attention")
-    asked = QueryParams(skip=selection.skip, query=selection.query)
-    found = results.fetch(ForeseenAttention, selection.run, asked)
-    if found is None:
+    params = QueryParams(skip=selection.skip, query=selection.query)
+    result = results.fetch(ForeseenAttention, selection.run, params)
+    if result is None:
         return
-    if np.isnan(found.values["captured"]).all():
+    if np.isnan(result.values["captured"]).all():
         st.info(
             "Keys are chosen by one half of the texts and measured on the other half. These sums "
             "are not kept by groups of texts, as those that come with the project: choose another "
             "number of windows."
         )
         return
-    head, at = selection.of(found), f"n = {selection.query}"
+    head, at = selection.of(result), f"n = {selection.query}"
     left, right = st.columns(2)
     show("foreseen", head, f"Keys chosen beforehand, {selection.cell} at {at}", column=left)
-    if "kept_keys" not in found.values:
+    if "kept_keys" not in result.values:
         right.caption("The caches of whole layers come with the last windows.")
         return
-    layers = found.only("cache_for_95", "fixed_cache_for_95", "kept_keys", "kept_captured")
+    layers = result.only("cache_for_95", "fixed_cache_for_95", "kept_keys", "kept_captured")
     show("cache", layers, f"How many keys would be enough, by layer at {at}", column=right)
 
 
@@ -138,20 +138,20 @@ def draw_alone(selection: Selection) -> None:
     left, right = st.columns(2)
     with left:
         one = KernelOnlyHeadParams(skip=skip, head=cell)
-        if found := fetch_when_asked(KernelOnlyHead, run, one, "compute-alone"):
+        if result := fetch_when_asked(KernelOnlyHead, run, one, "compute-alone"):
             title = f"What the model loses without the texts' own attention in {cell}"
-            show("alone", found, title)
+            show("alone", result, title)
     with right:
         many = HeadsReplacedParams(skip=skip)
-        if found := fetch_when_asked(HeadsReplaced, run, many, "compute-replaced"):
-            show("replaced", found)
-    asked, every = KernelOnlyCostParams(skip=skip), KernelOnlyCostParams(skip=skip, exact="all")
+        if result := fetch_when_asked(HeadsReplaced, run, many, "compute-replaced"):
+            show("replaced", result)
+    params, every = KernelOnlyCostParams(skip=skip), KernelOnlyCostParams(skip=skip, exact="all")
     plan = results.plan(KernelOnlyCost, run, every)
-    if whole := results.engine().ready(plan) or is_wanted(plan.key):
-        asked = every
-    if found := fetch_when_asked(KernelOnlyCost, run, asked, "compute-all-alone"):
-        show("all-alone", found)
-        if not whole:
+    if all_exact := results.engine().ready(plan) or is_wanted(plan.key):
+        params = every
+    if result := fetch_when_asked(KernelOnlyCost, run, params, "compute-all-alone"):
+        show("all-alone", result)
+        if not all_exact:
             what, button = "exact costs of all but the ten largest", "compute-all-exactly"
             offer(what, "Compute all exactly", button, plan.key, located=selection.located)
 
@@ -160,18 +160,18 @@ def draw_additivity(selection: Selection) -> None:
     """Draw the parts of the keys' variance, and how similar content stays across positions."""
     st.subheader("Is the split additive?", anchor="additivity")
     params = find("additivity").default_params(selection.run, selection.located.geometry)
-    found = results.fetch(Additivity, selection.run, AdditivityParams(**params))
-    if found is None:
+    result = results.fetch(Additivity, selection.run, AdditivityParams(**params))
+    if result is None:
         return
-    read = counted(found.provenance["passages"], "passage")
-    places = counted(len(found.coordinates["shift"]), "place")
-    st.markdown(f"{shares_told(selection.of(found), selection.cell)} ({read} at {places}.)")
+    read = counted(result.provenance["passages"], "passage")
+    places = counted(len(result.coordinates["shift"]), "place")
+    st.markdown(f"{shares_told(selection.of(result), selection.cell)} ({read} at {places}.)")
     left, right = st.columns(2)
-    shares = found.only("position_share", "content_share", "interaction_share")
+    shares = result.only("position_share", "content_share", "interaction_share")
     title = f"Position and content, layer {selection.layer}"
     show("shares", shares.select(layer=selection.layer), title, column=left)
     with right:
-        draw_similarity(found, selection)
+        draw_similarity(result, selection)
 
 
 PLACE = Place(
@@ -198,8 +198,8 @@ def draw_head(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
     with st.container():  # so that widgets below keep their places
         if sampled:
             etc = results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))
-    asked = KernelParams(skip=selection.skip, query=selection.query, **source)
-    request = results.plan(PositionalKernel, selection.run, asked)
+    params = KernelParams(skip=selection.skip, query=selection.query, **source)
+    request = results.plan(PositionalKernel, selection.run, params)
     draw_kernel(kernel, selection, None if sampled else request.key)
     here = {"query": selection.query, "layer": selection.layer, "head": selection.head}
     summary(etc.select(**here) if etc is not None else selection.of(kernel), meanings=True)
@@ -207,10 +207,10 @@ def draw_head(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
 
 def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
     """Draw kernel and observed attention over key and query positions."""
-    asked = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
-    if answer := results.fetch(KernelMap, selection.run, asked):
+    params = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
+    if answer := results.fetch(KernelMap, selection.run, params):
         both = _drawn(answer)
-        figures = {f"map-{each}": partial(figure_of, both, panel=each) for each in panels(both)}
+        figures = {f"map-{panel}": partial(figure_of, both, panel=panel) for panel in panels(both)}
         title, draw = (
             f"{selection.cell} from every query position",
             partial(charts, figures, square=True),
@@ -249,8 +249,8 @@ def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     source = choose_source(selection.run.model)
     if source is not None:
-        asked = KernelParams(skip=selection.skip, query=selection.query, **source)
-        if kernel := results.fetch(PositionalKernel, selection.run, asked):
+        params = KernelParams(skip=selection.skip, query=selection.query, **source)
+        if kernel := results.fetch(PositionalKernel, selection.run, params):
             draw_head(selection, kernel, source)
             with rest() as wanted:
                 if wanted:

@@ -84,8 +84,8 @@ def ranked_table(ranked: Result, selected: str) -> None:
     numbers = number_columns(HELP)
     named = {label: name for name, label in COLUMNS.items() if name != "largest_offset"}
     if back != 1:
-        told = f"mean attention to the token {back} places back"
-        numbers |= number_columns({f"P({back})": told}, "%.3f")
+        meaning = f"mean attention to the token {back} places back"
+        numbers |= number_columns({f"P({back})": meaning}, "%.3f")
     choice_table(rounded_table(table, ranked, named), KEY, select_head, numbers)
     st.caption(
         f"{counted(len(table), 'head')}, sorted by P({back}); scroll for more. Selected: "
@@ -136,9 +136,9 @@ def draw_tangent(selection: Selection, reach: int) -> None:
         return
     chosen = choose_one("Helix of", HELICES, "helixof")
     query = max(2, min(selection.query, selection.run.context - 2))
-    asked = TangentParams(query=query, helix_from=HELICES[chosen])
-    if found := results.fetch(Tangent, selection.run, asked):
-        head = selection.of(found)
+    params = TangentParams(query=query, helix_from=HELICES[chosen])
+    if result := results.fetch(Tangent, selection.run, params):
+        head = selection.of(result)
         names = ("tangent_share", "radial_share", "third_share", "helix_fit")
         tangent, radius, third, fit = (brief(float(head.values[name])) for name in names)
         show("tangent", head, reach=reach)
@@ -155,18 +155,20 @@ def draw_stages(selection: Selection) -> None:
     text = choose_text()
     if text is None:
         return
-    found = results.fetch(Stages, selection.run, StagesParams(head=selection.cell, **text))
-    if found is None:
+    result = results.fetch(Stages, selection.run, StagesParams(head=selection.cell, **text))
+    if result is None:
         return
-    zoom = choose_zoom(len(found.values["score"]))
-    for whole in (True, False) if zoom is not None else (True,):
-        name = "whole" if whole else "window"
-        stage = partial(figure_of, found, zoom=zoom, whole=whole)
-        figures = {f"{name}-{each}": partial(stage, stage=each) for each in STAGES}
+    zoom = choose_zoom(len(result.values["score"]))
+    for full_text in (True, False) if zoom is not None else (True,):
+        name = "whole" if full_text else "window"
+        stage = partial(figure_of, result, zoom=zoom, whole=full_text)
+        figures = {
+            f"{name}-{stage_name}": partial(stage, stage=stage_name) for stage_name in STAGES
+        }
         title = "The whole text"
-        if zoom is not None and not whole:
+        if zoom is not None and not full_text:
             title = f"Positions {zoom[0]} to {zoom[1] - 1}"
-        show(f"stages-{name}", found, title, figures=figures)
+        show(f"stages-{name}", result, title, figures=figures)
 
 
 PLACE = Place(

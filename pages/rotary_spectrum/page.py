@@ -30,7 +30,9 @@ from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 
-OWN: Final = {name: each for name, each in MEASURES.items() if each.question is RotarySpectrum}
+OWN: Final = {
+    name: measure for name, measure in MEASURES.items() if measure.question is RotarySpectrum
+}
 
 
 def draw_spectrum(head: Result, kernel: Result) -> None:
@@ -48,7 +50,7 @@ def draw_kernels(kernel: Result, *, log_x: bool) -> None:
     """Draw one head's logit and kernels by offset, and a table of the effect of each band."""
     left, right = st.columns(2)
     show("logit", kernel.only("positional_logit", "band_logit"), column=left, log_x=log_x)
-    shown = kernel.only(
+    drawn = kernel.only(
         "positional_logit",
         "equivariant_kernel",
         "mean_key_kernel",
@@ -57,11 +59,11 @@ def draw_kernels(kernel: Result, *, log_x: bool) -> None:
         "equivariant_attention_distance",
         "attention_distance",
     )
-    show("equivariant", shown, column=right, log_x=log_x)
-    shown = kernel.only(
+    show("equivariant", drawn, column=right, log_x=log_x)
+    drawn = kernel.only(
         "positional_logit", "equivariant_kernel", "without_band", "etc", "band_etc", "band_distance"
     )
-    show("without", shown, log_x=log_x)
+    show("without", drawn, log_x=log_x)
     _draw_bands(kernel)
 
 
@@ -77,24 +79,24 @@ def _draw_bands(kernel: Result) -> None:
     markdown_table(header, rows)
 
 
-def draw_all_heads(found: Result, selection: Selection) -> None:
+def draw_all_heads(result: Result, selection: Selection) -> None:
     """Draw the grid of all heads by a measure of the rotary spectrum."""
     title = st.selectbox("Measure", **fitted_index("rotaryby", OWN))
     measure = OWN[title or next(iter(OWN))]
     name = measure.declared.value
-    shown = found.only(name)
+    measured = result.only(name)
 
     def draw() -> None:
         st.markdown(measure.declared.reading)
         draw_heads(
-            measure.shade(shown, shown.values[name].astype(float)),
-            head_texts(shown, name, measure.declared.title),
+            measure.shade(measured, measured.values[name].astype(float)),
+            head_texts(measured, name, measure.declared.title),
             measure.declared.unit,
             selection,
             "rotary-grid",
         )
 
-    card("all-heads", None, shown, measure.words(), "All heads", draw)
+    card("all-heads", None, measured, measure.words(), "All heads", draw)
 
 
 SHORT: Final = 16
@@ -105,7 +107,7 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
     """Draw the choice of the bands of wavelengths."""
     context = selection.run.context
     left, right = st.columns(2)
-    shorts = [each for each in SHORTS if each <= context] or [context]
+    shorts = [wavelength for wavelength in SHORTS if wavelength <= context] or [context]
     default = min(SHORT, shorts[-1])
     short = left.select_slider(
         "Short wavelengths: up to (tokens)",
@@ -113,7 +115,7 @@ def choose_bands(selection: Selection) -> dict[str, Any]:
         **fitted("short", shorts, default, (1, context)),
     )
     doubled = [context * 2**power for power in range(-3, 7)]
-    longs = [each for each in doubled if each >= short]
+    longs = [wavelength for wavelength in doubled if wavelength >= short]
     long = right.select_slider(
         "Middle wavelengths: up to (tokens)",
         help="by default the context; longer wavelengths turn less than once in it",
@@ -134,27 +136,27 @@ def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
     ):
         return
     where = choose_one("Changed in", ("all heads", LAYER, HEAD), "changedin")
-    asked = ChangedBandsParams(
+    params = ChangedBandsParams(
         head=selection.cell,
         heads=selection.cell if where == HEAD else "",
         layers=f"{selection.layer}" if where == LAYER else "",
         **bands,
     )
-    found = results.fetch(ChangedBands, selection.run, asked)
-    if found is None:
+    result = results.fetch(ChangedBands, selection.run, params)
+    if result is None:
         return
-    show("changed-loss", found.only("loss", "loss_change"))
-    _draw_pattern(selection.of(found))
+    show("changed-loss", result.only("loss", "loss_change"))
+    _draw_pattern(selection.of(result))
 
 
 def _draw_pattern(head: Result) -> None:
     """Draw the selected head's attention in all runs."""
-    shown = head.only("profile", "pattern_distance", "previous_mass", "previous_mass_change")
-    changed = partial(figure_of, shown, log_x=True)
+    patterns = head.only("profile", "pattern_distance", "previous_mass", "previous_mass_change")
+    changed = partial(figure_of, patterns, log_x=True)
     figures = {f"changed-{name}": partial(changed, treatment=name) for name in TREATMENTS}
 
-    title, table = f"Attention of {head.params['head']}", partial(_draw_table, shown)
-    show("changed-pattern", shown, title, figures=figures, below=table)
+    title, table = f"Attention of {head.params['head']}", partial(_draw_table, patterns)
+    show("changed-pattern", patterns, title, figures=figures, below=table)
 
 
 def _draw_table(head: Result) -> None:
@@ -163,8 +165,8 @@ def _draw_table(head: Result) -> None:
     for place, change in enumerate(CHANGES):
         run = head.select(change=place)
         names = ("pattern_distance", "previous_mass", "previous_mass_change")
-        told = [value_text(run, name) for name in names]
-        rows.append([change, *(told if place else ["", told[1], ""])])
+        texts = [value_text(run, name) for name in names]
+        rows.append([change, *(texts if place else ["", texts[1], ""])])
     header = ("Run", "Distance of the pattern (TV)", "Attention to the previous token", "Change")
     markdown_table(header, rows)
 
@@ -180,12 +182,12 @@ PLACE = Place(
 SHORT_BAND = 0
 
 
-def draw_head(selection: Selection, found: Result, kernels: Result) -> None:
+def draw_head(selection: Selection, result: Result, kernels: Result) -> None:
     """Draw the selected head: its numbers, its spectrum, its kernels."""
     offer_strongest(
         kernels.values["band_distance"][..., SHORT_BAND], selection, "user of short wavelengths"
     )
-    one = selection.of(found)
+    one = selection.of(result)
     kernel = selection.of(kernels)
     st.subheader(f"{selection.cell} at query position {selection.query}", anchor="head")
     st.markdown(_numbers(one, kernel))
@@ -207,15 +209,15 @@ def _numbers(one: Result, kernel: Result) -> str:
 
 def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
     """Draw the results for the chosen bands."""
-    asked = BandParams(skip=selection.skip, **bands)
-    found = results.fetch(RotarySpectrum, selection.run, asked)
-    if found is None:
+    params = BandParams(skip=selection.skip, **bands)
+    result = results.fetch(RotarySpectrum, selection.run, params)
+    if result is None:
         return
     per_query = EquivariantParams(skip=selection.skip, query=selection.query, **bands)
     with st.container():  # so that widgets below keep their places
         if kernels := results.fetch(EquivariantKernel, selection.run, per_query):
-            draw_head(selection, found, kernels)
-    draw_all_heads(found, selection)
+            draw_head(selection, result, kernels)
+    draw_all_heads(result, selection)
     draw_changes(selection, bands)
 
 

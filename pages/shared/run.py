@@ -65,7 +65,7 @@ def begin() -> None:
 
 def current() -> Run:
     """Return the run in progress; a fragment that is drawn again begins one."""
-    found = _RUN.get(None)
-    if found is None:
-        _RUN.set(found := Run())
-    return found
+    run = _RUN.get(None)
+    if run is None:
+        _RUN.set(run := Run())
+    return run

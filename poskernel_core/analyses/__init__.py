@@ -68,10 +68,10 @@ NAMED = 12
 
 
 def _questions(module: ModuleType) -> Iterator[Question[Any]]:
-    for found in vars(module).values():
-        own = isinstance(found, type) and found.__module__ == module.__name__
-        if own and issubclass(found, Question) and "name" in vars(found):
-            yield found()
+    for member in vars(module).values():
+        own = isinstance(member, type) and member.__module__ == module.__name__
+        if own and issubclass(member, Question) and "name" in vars(member):
+            yield member()
 
 
 ANALYSES: dict[str, Question[Any]] = {
@@ -88,13 +88,13 @@ def add_questions(entry: Any, module: Any) -> tuple[str, ...]:
     Raises:
         ValueError: it defines none, or one of a name that is taken.
     """
-    found = {question.name: question for question in _questions(module)}
-    if not found:
+    questions = {question.name: question for question in _questions(module)}
+    if not questions:
         raise ValueError(f"{entry.value} defines no question")
-    if taken := sorted(found.keys() & ANALYSES):
+    if taken := sorted(questions.keys() & ANALYSES):
         raise ValueError(f"the name {', '.join(taken)} is taken: choose another")
-    ANALYSES.update(found)
-    return tuple(found)
+    ANALYSES.update(questions)
+    return tuple(questions)
 
 
 plugins.load(plugins.QUESTIONS, add_questions)

@@ -74,7 +74,9 @@ class Params(Spec):
     def typed_texts(cls) -> list[str]:
         """Return the names of the parameters that are whole texts, as typed."""
         longest = {
-            name: max((getattr(each, "max_length", 0) for each in field.metadata), default=0)
+            name: max(
+                (getattr(constraint, "max_length", 0) for constraint in field.metadata), default=0
+            )
             for name, field in cls.model_fields.items()
         }
         return [name for name, length in longest.items() if length == MAX_TEXT_CHARACTERS]
@@ -82,11 +84,13 @@ class Params(Spec):
     @classmethod
     def ends(cls, name: str) -> tuple[Any, Any]:
         """Return the least and the largest number, or length of a text, that a field may have."""
-        field, told = cls.model_fields[name], dict[str, Any]()
-        for each in field.metadata:
-            told |= {kind: getattr(each, kind) for kind in ENDS if hasattr(each, kind)}
+        field, limits = cls.model_fields[name], dict[str, Any]()
+        for constraint in field.metadata:
+            limits |= {
+                kind: getattr(constraint, kind) for kind in ENDS if hasattr(constraint, kind)
+            }
         number: Callable[[Any], Any] = float if isinstance(field.default, float) else int
-        return number(told.get("ge", 0)), number(told.get("le", told.get("max_length")))
+        return number(limits.get("ge", 0)), number(limits.get("le", limits.get("max_length")))
 
 
 class SkipParams(Params):
@@ -226,7 +230,7 @@ class Question(ABC, Generic[P]):
         if odd:
             raise ValueError(f"{cls.name!r} does not declare {sorted(odd)}, or not with errors")
         named = {name: (declared | strings)[name] for name in (*values, *texts)}
-        told = {"errors": cls.error_counts} if parts["errors"] and cls.error_counts else {}
+        reported = {"errors": cls.error_counts} if parts["errors"] and cls.error_counts else {}
         made = Result(
             analysis=cls.name,
             params=params.model_dump(),
@@ -237,7 +241,7 @@ class Question(ABC, Generic[P]):
             texts={name: texts_array(text) for name, text in texts.items()},
             labels={n: v.labels for n, v in named.items() if v.labels} | dict(labels or {}),
             coordinates=dict(coordinates or {}),
-            provenance=told | dict(provenance or {}),
+            provenance=reported | dict(provenance or {}),
             gaps=gaps,
         )
         return cls.shown(made)
@@ -256,8 +260,8 @@ class Question(ABC, Generic[P]):
     def beside(cls, module: str, name: str) -> Callable[..., Any]:
         """Import a module of the topic's folder lazily, and return one of its functions."""
         topic = cls.__module__.rpartition(".")[0]
-        found: Callable[..., Any] = getattr(import_module(f"{topic}.{module}"), name)
-        return found
+        function: Callable[..., Any] = getattr(import_module(f"{topic}.{module}"), name)
+        return function
 
     def default_query(self, context: int) -> int:
         """Return the default query position: 400 as in the posts, or a shorter context's last."""
@@ -378,13 +382,13 @@ class Analysis(Question[P]):
             partial(self.numbers, statistics, params),
             *(partial(self.replicate, one, params) for one in left_out),
         ]
-        whole, *replicates = computed(tasks, progress)
+        full, *replicates = computed(tasks, progress)
         counts = {"errors": header.dealt, "groups": header.groups}
-        numbers, *rest = ({**one.values, **one.gaps} for one in (whole, *replicates))
+        numbers, *rest = ({**one.values, **one.gaps} for one in (full, *replicates))
         errors, biases = errors_and_biases(self.values, numbers, rest)
-        made = whole.provenance | (counts if replicates else {"errors": UNKNOWN})
-        found = replace(whole, errors=errors, biases=biases, provenance=made, gaps={})
-        return found, replicates
+        made = full.provenance | (counts if replicates else {"errors": UNKNOWN})
+        result = replace(full, errors=errors, biases=biases, provenance=made, gaps={})
+        return result, replicates
 
 
 @dataclass(frozen=True)
@@ -415,7 +419,7 @@ class Composition(Question[P]):
         """
 
     @abstractmethod
-    def compose(self, found: Mapping[str, Result], run: RunSpec, params: P) -> Result:
+    def compose(self, results: Mapping[str, Result], run: RunSpec, params: P) -> Result:
         """Combine the answers to all parts; this must be cheap."""
 
 
@@ -527,16 +531,16 @@ class Experiment(Question[P]):
             provenance: additions and overrides.
             **parts: as for :meth:`result`.
         """
-        whole, *without = kept
-        found, biases = errors_and_biases(cls.values, whole, without)
+        full, *without = kept
+        group_errors, biases = errors_and_biases(cls.values, full, without)
         counts = {"errors": subject.dealt, "groups": len(without)}
-        told = counts if len(without) > 1 else {"errors": UNKNOWN}
+        reported = counts if len(without) > 1 else {"errors": UNKNOWN}
         return cls.result(
             params,
-            {**whole, **(others or {})},
-            {**found, **(errors or {})},
+            {**full, **(others or {})},
+            {**group_errors, **(errors or {})},
             biases,
-            provenance=told | dict(provenance or {}),
+            provenance=reported | dict(provenance or {}),
             **parts,
         )
 

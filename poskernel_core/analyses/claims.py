@@ -174,7 +174,7 @@ Claims = Callable[[Head], Iterator[Claim]]
 
 def spoken(*claims: Claims) -> Callable[[Result], str]:
     """Return a rule that says the first claim about one head that its result supports."""
-    return lambda result: told(result, (one for each in claims for one in each(Head(result))))
+    return lambda result: told(result, (one for rule in claims for one in rule(Head(result))))
 
 
 def told(result: Result, claims: Iterable[Claim]) -> str:

@@ -85,19 +85,19 @@ def errors_of(result: Result) -> str:
     """Return a sentence that says what a result's errors count; empty without errors."""
     question = ANALYSES.get(result.analysis)
     own = question.error_counts if question else ""
-    told = [(each or own, groups) for each, groups in errors_told(result.provenance)]
-    if not result.errors or not all(each for each, _ in told):
+    entries = [(unit or own, groups) for unit, groups in errors_told(result.provenance)]
+    if not result.errors or not all(unit for unit, _ in entries):
         return ""
-    if told == [(UNKNOWN, 0)]:
+    if entries == [(UNKNOWN, 0)]:
         return "No errors: these numbers are of one text, or of sums that are not kept by groups."
-    if told == [("queries", 0)]:
+    if entries == [("queries", 0)]:
         return "Errors count queries alone, not the texts that the mean keys come from."
-    comma = "," if len(told) == 1 else ""
+    comma = "," if len(entries) == 1 else ""
     parts = [
-        STRETCHES.get(each, each) + (f"{comma} in {counted(groups, 'group')}" if groups else "")
-        for each, groups in told
+        STRETCHES.get(unit, unit) + (f"{comma} in {counted(groups, 'group')}" if groups else "")
+        for unit, groups in entries
     ]
-    most = "at most " if len({groups for _, groups in told}) > 1 else "about "
+    most = "at most " if len({groups for _, groups in entries}) > 1 else "about "
     less = "Numbers are corrected for bias. " if result.biases else ""
     return less + (
         f"Errors count {', '.join(parts[:-1])}{' or ' if parts[1:] else ''}{parts[-1]}; a 95 % "
@@ -125,11 +125,19 @@ def limits_of(field: FieldInfo) -> str:
     if get_origin(field.annotation) is Literal:
         return ", ".join(get_args(field.annotation))
     names = ("ge", "gt", "le", "min_length", "max_length")
-    found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
-    letters = "max_length" in found
-    least, most = found.get("min_length", found.get("ge")), found.get("le", found.get("max_length"))
-    if "gt" in found:
-        return f"above {found['gt']:,}" + ("" if most is None else f", up to {most:,}")
+    limits = {
+        n: getattr(constraint, n)
+        for constraint in field.metadata
+        for n in names
+        if hasattr(constraint, n)
+    }
+    letters = "max_length" in limits
+    least, most = (
+        limits.get("min_length", limits.get("ge")),
+        limits.get("le", limits.get("max_length")),
+    )
+    if "gt" in limits:
+        return f"above {limits['gt']:,}" + ("" if most is None else f", up to {most:,}")
     if most is None:
         return "" if least is None else f"at least {least:,}"
     unit = " characters" if letters else ""
@@ -138,12 +146,12 @@ def limits_of(field: FieldInfo) -> str:
 
 def _method(question: Question[Any]) -> Method:
     text = as_markdown(inspect.getdoc(type(question)) or "")
-    summary, *rest = (each.strip() for each in text.split("\n\n") if each.strip())
+    summary, *rest = (block.strip() for block in text.split("\n\n") if block.strip())
     about, parts = [], dict.fromkeys(map(str.lower, SECTIONS), "")
     for paragraph in rest:
-        name, _, told = paragraph.partition(":")
+        name, _, body = paragraph.partition(":")
         if name in SECTIONS:
-            parts[name.lower()] = " ".join(told.split())
+            parts[name.lower()] = " ".join(body.split())
         else:
             about.append(paragraph)
     return Method(

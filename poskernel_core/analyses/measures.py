@@ -31,20 +31,20 @@ def asked_with(
     chosen = {"query": query, "skip": skip}
     given = question.default_params(run, geometry)
     given |= {name: value for name, value in chosen.items() if name in question.params.model_fields}
-    asked: Params = question.params(**given)
-    return asked
+    params: Params = question.params(**given)
+    return params
 
 
-def one_a_head(declared: HeadMeasure, found: Result, *, query: int) -> Result:
+def one_a_head(declared: HeadMeasure, result: Result, *, query: int) -> Result:
     """Reduce a result to one number per head, at one position and the last entry of ``last``."""
-    if declared.value not in found.values:
+    if declared.value not in result.values:
         raise BadRequest(
             f"{declared.title!r} compares query positions: it comes with the last windows."
         )
-    if "query" in found.axes[declared.value]:
-        found = found.select(query=query)
+    if "query" in result.axes[declared.value]:
+        result = result.select(query=query)
     last = declared.last
-    return found.select(**{last: int(found.coordinates[last][-1])}) if last else found
+    return result.select(**{last: int(result.coordinates[last][-1])}) if last else result
 
 
 def measure_called(

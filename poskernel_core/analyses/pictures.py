@@ -76,8 +76,8 @@ def lines(
     """Draw a value over an axis, a line per place along ``by``; no keys after a chosen query."""
     stop = result.chosen["query"] + 1 if over == "key" and "query" in result.chosen else None
     rows: Rows = {
-        each: (value[:stop], None if error is None else error[:stop])
-        for each, value, error in rows_of(result, name, by)
+        label: (value[:stop], None if error is None else error[:stop])
+        for label, value, error in rows_of(result, name, by)
     }
     x = result.coordinates.get(over, np.arange(result.values[name].shape[-1]))[:stop]
     return draw_lines(x, rows, over=over, unit=unit_of(result, name), looks=looks, band=band)

@@ -69,7 +69,7 @@ class Reading:
     def rest(self) -> list[tuple[str, str]]:
         """Return what the verdict leaves out: questions, and the claims that answer them."""
         lead = self._lead()
-        told = [
+        entries = [
             (question, capital(claim.clause()))
             for question, claim in self.claims
             if claim.passes in HOLDS and (question, claim) not in lead
@@ -77,8 +77,8 @@ class Reading:
         others = [pair for pair in self.claims if pair[1].passes not in HOLDS and pair[1].word]
         if others:
             text = listed([f"{claim.word} ({claim.number.trace})" for _, claim in others])
-            told.append((others[0][0], capital(text)))
-        return told
+            entries.append((others[0][0], capital(text)))
+        return entries
 
     def _lead(self) -> list[tuple[str, Claim]]:
         """Return the first claim of each part, and others in their order if some have none."""
@@ -94,11 +94,11 @@ class Reading:
         return [pair for pair in holds if pair in chosen]
 
 
-def read(found: Mapping[str, Result], *place: int) -> Reading:
+def read(results: Mapping[str, Result], *place: int) -> Reading:
     """Return what all answers of a run say of one head; ``found`` is by question."""
     every = [
         (question, claim)
-        for question, result in found.items()
+        for question, result in results.items()
         for claim in claims_of(result, *place)
     ]
     failed = {claim.predicate for _, claim in every if claim.passes == "no"}

@@ -82,7 +82,7 @@ def computed(
 
 def errors_and_biases(
     declared: Sequence[Value],
-    whole: Mapping[str, np.ndarray],
+    full: Mapping[str, np.ndarray],
     without: Sequence[Mapping[str, np.ndarray]],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return jackknife errors and biases from the values without each group.
@@ -94,18 +94,23 @@ def errors_and_biases(
     """
     errors, biases = {}, {}
     for value in declared:
-        if not value.has_interval or value.name not in whole:
+        if not value.has_interval or value.name not in full:
             continue
-        found = whole[value.name].astype(np.float64)
-        each = np.array([one[value.name] for one in without], dtype=np.float64)
-        each = np.where(np.isnan(found), np.nan, each.reshape(len(without), *found.shape))
+        estimate = full[value.name].astype(np.float64)
+        replicates = np.array([one[value.name] for one in without], dtype=np.float64)
+        replicates = np.where(
+            np.isnan(estimate), np.nan, replicates.reshape(len(without), *estimate.shape)
+        )
         if value.unit == "radians":  # unwrap to the nearest turn
-            each = found + np.angle(np.exp(1j * (each - found)))
-        errors[value.name], biases[value.name] = jackknife(each), bias(found, each)
+            replicates = estimate + np.angle(np.exp(1j * (replicates - estimate)))
+        errors[value.name], biases[value.name] = jackknife(replicates), bias(estimate, replicates)
         if value.kind == "range" and len(without) > 1:
-            low, high = np.minimum(each.min(axis=0), found), np.maximum(each.max(axis=0), found)
-            errors[value.name], biases[value.name] = (high - low) / 2, found - (high + low) / 2
-        if (gap := value.name + GAP) in whole and len(without) > 1:
-            fitted = cross_fit(whole[gap], [one[gap] for one in without], each)
-            biases[value.name] = np.where(errors[value.name] > 0, (found - fitted) / 2, 0.0)
+            low, high = (
+                np.minimum(replicates.min(axis=0), estimate),
+                np.maximum(replicates.max(axis=0), estimate),
+            )
+            errors[value.name], biases[value.name] = (high - low) / 2, estimate - (high + low) / 2
+        if (gap := value.name + GAP) in full and len(without) > 1:
+            fitted = cross_fit(full[gap], [one[gap] for one in without], replicates)
+            biases[value.name] = np.where(errors[value.name] > 0, (estimate - fitted) / 2, 0.0)
     return errors, biases

@@ -100,34 +100,36 @@ def import_results(file: Path) -> None:
 
 def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, Files]:
     if kind == "headvis":
-        found = list(_answers(engine, run, HEADVIS_QUESTIONS).values())
-        return folder.joinpath(*folder_of(found[0])), tree(*found)
+        results = list(_answers(engine, run, HEADVIS_QUESTIONS).values())
+        return folder.joinpath(*folder_of(results[0])), tree(*results)
     # all measures and verdicts; those on request only if stored
-    whole, _ = build_request("verdicts", run.model, **run.fields())
-    missing = [name for name in engine.missing(whole) if find(name).on_request]
-    params = whole.params | {"leave_out": ",".join(missing)}
-    asked = {"verdicts": whole.model_copy(update={"params": params})}
-    verdicts = _all(engine, run, asked)["verdicts"]
+    request, _ = build_request("verdicts", run.model, **run.fields())
+    missing = [name for name in engine.missing(request) if find(name).on_request]
+    params = request.params | {"leave_out": ",".join(missing)}
+    requests = {"verdicts": request.model_copy(update={"params": params})}
+    verdicts = _all(engine, run, requests)["verdicts"]
     if kind == "hub_card":
         answers = _answers(engine, run, TOLD)
-        told = [(find(name).title, found) for name, found in answers.items()]
-        return folder, hub_card([*told, (find("verdicts").title, verdicts)], verdicts)
+        titled = [(find(name).title, result) for name, result in answers.items()]
+        return folder, hub_card([*titled, (find("verdicts").title, verdicts)], verdicts)
     answers = _answers(engine, run, SHOWN)
-    measures = {each.title: each for question in ANALYSES.values() for each in question.measures}
+    measures = {
+        measure.title: measure for question in ANALYSES.values() for measure in question.measures
+    }
     query = int(answers["kernel"].params["query"])
     kernel, profile, sinks = (answers[name] for name in SHOWN)
     return folder, gallery(GalleryRun(verdicts, kernel, profile, sinks, measures, query))
 
 
 def _answers(engine: Engine, run: Run, names: Iterable[str]) -> dict[str, Result]:
-    asked = {name: build_request(name, run.model, **run.fields())[0] for name in names}
-    return _all(engine, run, asked)
+    requests = {name: build_request(name, run.model, **run.fields())[0] for name in names}
+    return _all(engine, run, requests)
 
 
-def _all(engine: Engine, run: Run, asked: Mapping[str, Request]) -> dict[str, Result]:
-    for request in asked.values():
+def _all(engine: Engine, run: Run, requests: Mapping[str, Request]) -> dict[str, Result]:
+    for request in requests.values():
         if engine.cached(request) is None:
             engine.submit(request)
-    found = {name: answer(engine, request) for name, request in asked.items()}
-    check_windows(next(iter(found.values())), run)
-    return found
+    results = {name: answer(engine, request) for name, request in requests.items()}
+    check_windows(next(iter(results.values())), run)
+    return results

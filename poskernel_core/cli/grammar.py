@@ -25,7 +25,7 @@ class Option(click.Option):
         Raises:
             click.BadOptionUsage: the value is missing, so the next option was taken as the value.
         """
-        if isinstance(value, str) and any(value in each.opts for each in ctx.command.params):
+        if isinstance(value, str) and any(value in param.opts for param in ctx.command.params):
             raise click.BadOptionUsage(
                 self.opts[0], f"Option {self.opts[0]!r} requires an argument, got {value!r}.", ctx
             )

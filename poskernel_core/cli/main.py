@@ -46,10 +46,10 @@ def welcome() -> None:
 def list_models(server: str | None) -> None:
     """List the models, with what is cached."""
     if (there := connected(server)) is not None:
-        for each in there.models():
-            runs = f"{len(each.get('runs', ()))} runs" if each["weights"] else "results alone"
-            positions, size = each.get("positions", ""), each["size"]
-            say(f"{each['name']:40} {size:>8}  {positions:22} {runs:12} {each['good_for']}")
+        for model in there.models():
+            runs = f"{len(model.get('runs', ()))} runs" if model["weights"] else "results alone"
+            positions, size = model.get("positions", ""), model["size"]
+            say(f"{model['name']:40} {size:>8}  {positions:22} {runs:12} {model['good_for']}")
         return
     store = Store()
     for entry in catalog.entries():
@@ -64,10 +64,10 @@ def list_models(server: str | None) -> None:
 @click.command("plugins", cls=Command)
 def list_plugins() -> None:
     """List the questions that other installed packages add, and what could not be loaded."""
-    found = [each for each in plugins.PLUGINS if each.group == plugins.QUESTIONS]
-    for each in found:
-        say(f"{each.package:30} {', '.join(each.gives) or f'left out: {each.problem}'}")
-    if not found:
+    providers = [plugin for plugin in plugins.PLUGINS if plugin.group == plugins.QUESTIONS]
+    for provider in providers:
+        say(f"{provider.package:30} {', '.join(provider.gives) or f'left out: {provider.problem}'}")
+    if not providers:
         say("No installed package adds questions.")
 
 

@@ -190,10 +190,15 @@ def _type(kind: Any, field: FieldInfo) -> "click.ParamType[Any]":
     if words := typing.get_args(kind):
         return click.Choice(words)
     names = ("ge", "gt", "le", "lt")
-    found = {n: getattr(each, n) for each in field.metadata for n in names if hasattr(each, n)}
-    least, most = found.get("ge", found.get("gt")), found.get("le", found.get("lt"))
+    limits = {
+        n: getattr(constraint, n)
+        for constraint in field.metadata
+        for n in names
+        if hasattr(constraint, n)
+    }
+    least, most = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
     if kind is int:
         return click.IntRange(least, MAX_NUMBER if most is None else most)
     if kind is float:
-        return click.FloatRange(least, most, min_open="gt" in found, max_open="lt" in found)
+        return click.FloatRange(least, most, min_open="gt" in limits, max_open="lt" in limits)
     return click.BOOL if kind is bool else click.STRING

@@ -57,9 +57,9 @@ class Sharing:
         if folder is not None and self.shard is None and self.cluster is None:
             raise BadRequest("--shard-files is for --shard and --cluster: say which.")
         if folder is not None and not is_folder(folder):
-            found = "a file" if os.path.isfile(folder) else "none"
+            kind = "a file" if os.path.isfile(folder) else "none"
             raise BadRequest(
-                f"Expected a folder for the shards, found {found} at {str(folder)!r}: make one "
+                f"Expected a folder for the shards, found {kind} at {str(folder)!r}: make one "
                 "there first."
             )
 
@@ -151,7 +151,7 @@ def precompute(
         )
     if sharing.devices is not None:  # analyses run on the first device
         run = replace(run, device=sharing.devices[0])
-    asked, passes = _asked_and_passes(run, experiments)
+    requests, passes = _asked_and_passes(run, experiments)
     shard, folder, (count, execute) = sharing.shard, sharing.shard_files, sharing.executor()
     chosen = [shard] if shard else [Shard(number=number, of=count) for number in range(count)]
     store, tasks = Store(), tasks_of(passes, chosen, run.execution(), folder)
@@ -159,7 +159,7 @@ def precompute(
         check_worker()
     execute(tasks, store, _report)
     if shard is None:
-        _merge(run, store, [folder] if folder else [], count, asked, passes)
+        _merge(run, store, [folder] if folder else [], count, requests, passes)
     else:
         show_progress("")
         status(f"shard {shard}: computed")
@@ -174,8 +174,8 @@ def merge_shards(run: Run, sources: tuple[Path, ...], shards: int, experiments: 
 
     SOURCES are files, folders of files or stores that hold shards of 'precompute --shard'.
     """
-    asked, passes = _asked_and_passes(run, experiments)
-    _merge(run, Store(), sources, shards, asked, passes)
+    requests, passes = _asked_and_passes(run, experiments)
+    _merge(run, Store(), sources, shards, requests, passes)
 
 
 def _asked(run: Run, experiments: bool, checkpoint: str | None = None) -> list[Request]:
@@ -184,18 +184,18 @@ def _asked(run: Run, experiments: bool, checkpoint: str | None = None) -> list[R
     return default_requests(run.model, experiments=experiments, measures=every, say=status, **at)
 
 
-def _answer_all(run: Run, asked: Sequence[Request]) -> None:
+def _answer_all(run: Run, requests: Sequence[Request]) -> None:
     with closing(run.engine()) as engine:
-        for request, new in answered(engine, asked, partial(answer, engine), status):
+        for request, new in answered(engine, requests, partial(answer, engine), status):
             status(f"{request.analysis}: {'computed' if new else 'cached'}")
 
 
 def _asked_and_passes(run: Run, experiments: bool) -> tuple[list[Request], list[RunSpec]]:
-    asked, needed = _asked(run, experiments), list[RunSpec]()
-    for request in asked:
+    requests, needed = _asked(run, experiments), list[RunSpec]()
+    for request in requests:
         with or_left_out(request.analysis, status):
             needed += make_plan(request).needs.values()
-    return asked, missing_passes(None, needed)
+    return requests, missing_passes(None, needed)
 
 
 def _merge(
@@ -203,7 +203,7 @@ def _merge(
     store: Store,
     sources: Sequence[Path],
     count: int,
-    asked: Sequence[Request],
+    requests: Sequence[Request],
     passes: Sequence[RunSpec],
 ) -> None:
     with open_sources(sources) as opened:
@@ -213,7 +213,7 @@ def _merge(
         status(f"{counted(count, 'shard')}: merged")
     else:
         status("the statistics were in the store already: nothing was merged")
-    _answer_all(run, asked)
+    _answer_all(run, requests)
 
 
 def _report(done: int, total: int, note: str) -> None:

@@ -26,7 +26,7 @@ def summary(result: Result) -> str:
         f"{result.analysis} of {run['model']} on {counted(run['windows'], 'window')} of "
         f"{counted(run['context'], 'token')} of {run['corpus']!r}, "
         f"{run['dtype']} on {run['device']}, {run['date']}",
-        f"parameters: { {name: _short(each) for name, each in result.params.items()} }",
+        f"parameters: { {name: _short(value) for name, value in result.params.items()} }",
         *([f"start token: {told}"] if (told := typed_start(result)) else []),
         *filter(None, [quantisation_note(run.get("quantisation", "")), errors_of(result)]),
         *([f"\n{said}"] if (said := finding_of(result)) else []),
@@ -79,20 +79,20 @@ def ledger_text(model: str, lines: Sequence[Checked], known: Sequence[str]) -> s
     if not lines:
         some = ", ".join(known) or "no model"
         return f"No figures were published for {model!r}; there are some for {some}."
-    shown = []
+    entries = []
     for line in lines:
         figure = line.figure
-        told = [f"{line.verdict:13} {figure.id}: {figure.figure}", figure.source]
+        parts = [f"{line.verdict:13} {figure.id}: {figure.figure}", figure.source]
         if line.verdict == "not computed":
-            told.append(line.why)
+            parts.append(line.why)
         else:
             numbers = brief(figure.published), brief(line.ours, line.errors)
-            told.append("published {}, ours {}".format(*numbers))
-            told += filter(None, [near_text(line)])
-        shown.append(f"\n{'':13} ".join(told))
+            parts.append("published {}, ours {}".format(*numbers))
+            parts += filter(None, [near_text(line)])
+        entries.append(f"\n{'':13} ".join(parts))
     counts = Counter(line.verdict for line in lines)
     total = ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
-    return "\n".join([*shown, f"\n{counted(len(lines), 'published figure')}: {total}."])
+    return "\n".join([*entries, f"\n{counted(len(lines), 'published figure')}: {total}."])
 
 
 def _text(result: Result, name: str, array: np.ndarray) -> str:

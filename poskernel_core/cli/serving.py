@@ -83,14 +83,14 @@ def serve(
 ) -> None:
     """Serve the dashboard: every head of a model, in a browser."""
     offered = [*models, os.environ.get("POSKERNEL_MODELS", "")]
-    told = {
+    variables = {
         "POSKERNEL_MODELS": ",".join(filter(None, offered)),
         "POSKERNEL_CACHE": os.path.abspath(os.path.expanduser(cache)) if cache else "",
         "POSKERNEL_PUBLIC": "1" if public else "",
         "POSKERNEL_READ_ONLY": "1" if read_only else "",
         "POSKERNEL_OPEN": "1" if opened else "",
     }
-    os.environ.update({name: value for name, value in told.items() if value})
+    os.environ.update({name: value for name, value in variables.items() if value})
     for name in models:
         locate(name)
     Store(default_directory()).close()

@@ -87,7 +87,7 @@ class Show(Commands):
         Raises:
             click.UsageError: no analysis is named.
         """
-        name = next((each for each in args if each in analyses.ANALYSES), None)
+        name = next((arg for arg in args if arg in analyses.ANALYSES), None)
         if name is not None:
             args = [name, *args[: args.index(name)], *args[args.index(name) + 1 :]]
         elif {"--help", "-h"} & {*args}:
@@ -112,15 +112,15 @@ def show(
     **own: Any,
 ) -> None:
     """Print or write the result of an analysis; its own parameters' names start with ``PREFIX``."""
-    params = {name.removeprefix(PREFIX): each for name, each in own.items() if each is not None}
+    params = {name.removeprefix(PREFIX): value for name, value in own.items() if value is not None}
     for path in filter(None, (npz, html, picture)):  # before anything is computed
         check_target(path)
     if picture is not None:
         picture_kind(picture)
-    asked = {"head": head, "query": query, "params": params, **run.fields()}
+    options = {"head": head, "query": query, "params": params, **run.fields()}
     there = connected(server)
     results = _computed if there is None else partial(_from_server, there)
-    for result, windows in results(analysis, run, asked, live):
+    for result, windows in results(analysis, run, options, live):
         if live:
             _say_stage(result, windows, as_json=as_json)
     check_windows(result, run)
@@ -137,33 +137,33 @@ def show(
         print(to_json(result))
     elif as_json:
         pass  # the last stage was the result
-    elif written := [str(each) for each in (npz, html, picture) if each]:
+    elif written := [str(file) for file in (npz, html, picture) if file]:
         say(f"Written to {' and '.join(written)}.")
     else:
         say(summary(result), lines=True)
 
 
 def _computed(
-    analysis: str, run: Run, asked: Mapping[str, Any], live: bool
+    analysis: str, run: Run, options: Mapping[str, Any], live: bool
 ) -> Iterator[tuple[Result, int]]:
     """Yield a result of this machine with its windows; before it, if ``live``, its stages."""
     with closing(run.engine()) as engine:
-        request, chosen = build_request(analysis, run.model, **asked)
+        request, chosen = build_request(analysis, run.model, **options)
         for result in watched(engine, request, looked_at(request, chosen) if live else None):
             yield result.select(**chosen), request.run.windows
 
 
 def _from_server(
-    server: Server, analysis: str, run: Run, asked: Mapping[str, Any], live: bool
+    server: Server, analysis: str, run: Run, options: Mapping[str, Any], live: bool
 ) -> Iterator[tuple[Result, int]]:
     """Yield a result of a server, likewise; its own device computes."""
     if run.device is not None or run.batch is not None:
         raise BadRequest("A server chooses device and batch itself: leave both out.")
     try:
         if live:
-            yield from server.stages(analysis, run.model, **asked)
+            yield from server.stages(analysis, run.model, **options)
         else:
-            yield server.show(analysis, run.model, tell=lambda job: _tell(**job), **asked), 0
+            yield server.show(analysis, run.model, tell=lambda job: _tell(**job), **options), 0
     finally:
         show_progress("")
 
@@ -179,15 +179,15 @@ def print_schema(analysis: str | None, live: bool, server: str | None) -> None:
     """
     there = connected(server)
     schema_of = schema if there is None else there.schema
-    every = analyses.ANALYSES if there is None else [each["name"] for each in there.questions()]
-    found = {name: schema_of(name, live=live) for name in ([analysis] if analysis else every)}
-    print(json.dumps(found[analysis] if analysis else found, indent=1))
+    every = analyses.ANALYSES if there is None else [entry["name"] for entry in there.questions()]
+    schemas = {name: schema_of(name, live=live) for name in ([analysis] if analysis else every)}
+    print(json.dumps(schemas[analysis] if analysis else schemas, indent=1))
 
 
 def answer(engine: Engine, request: Request) -> Result:
     """Return a result, showing progress on a terminal."""
-    *_, found = watched(engine, request, None)
-    return found
+    *_, result = watched(engine, request, None)
+    return result
 
 
 def watched(engine: Engine, request: Request, query: int | None) -> Iterator[Result]:
@@ -225,8 +225,10 @@ def check_windows(result: Result, run: Run) -> None:
     got, context = (
         int(str(result.provenance[name]).split(", ")[0]) for name in ("windows", "context")
     )
-    asked = result.provenance["windows_asked"]  # may be fewer if the analysis sets its own number
-    if run.until is None and run.windows is not None and got < run.windows == asked:
+    requested = result.provenance[
+        "windows_asked"
+    ]  # may be fewer if the analysis sets its own number
+    if run.until is None and run.windows is not None and got < run.windows == requested:
         raise TooLittleText(
             f"Corpus {run.corpus!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "
             f"{run.windows} were asked for: ask for fewer (--windows {got})."

@@ -46,10 +46,10 @@ def printable(text: str, *, lines: bool = False) -> str:
     """Escape the control characters of a text; line ends are kept if ``lines``."""
     kept = {"\n"} if lines else {""}
     return "".join(
-        each.encode("unicode_escape", "surrogatepass").decode()
-        if each not in kept and unicodedata.category(each) in UNSEEN
-        else each
-        for each in text
+        character.encode("unicode_escape", "surrogatepass").decode()
+        if character not in kept and unicodedata.category(character) in UNSEEN
+        else character
+        for character in text
     )
 
 
@@ -61,8 +61,8 @@ def say(text: str, *, lines: bool = False) -> None:
 def status(text: object) -> None:
     """Print a text on one line of standard error; the middle of a very long text is left out."""
     line = printable(str(text).replace(NO_START, "--no-start-token"))
-    whole = len(line) < MAX_LINE
-    _print_aside(line if whole else f"{line[:600]} ... {line[-300:]}")
+    fits = len(line) < MAX_LINE
+    _print_aside(line if fits else f"{line[:600]} ... {line[-300:]}")
 
 
 def show_progress(text: str) -> None:

@@ -21,11 +21,11 @@ THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 def parsed(text: str) -> Address | None:
     """Parse an address, or return None; an IPv4-mapped IPv6 address becomes IPv4."""
     try:
-        found = ipaddress.ip_address(text.partition("%")[0])
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return mapped or found
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
 
 
 @lru_cache(REMEMBERED)

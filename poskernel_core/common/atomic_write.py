@@ -45,7 +45,7 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
 
 def check_folder(path: Path) -> None:
     """Check that a folder exists or could be created; creates nothing."""
-    there = next(each for each in (path, *path.parents) if os.path.lexists(each))
+    there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
     number = 0
     if not os.path.isdir(there):
         number = errno.EEXIST if there == path else errno.ENOTDIR

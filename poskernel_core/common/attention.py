@@ -136,10 +136,10 @@ class ScoreRule:
         queries, keys = _positions(queries), _positions(keys)
         last = max(queries.max(initial=0), keys.max(initial=0))
         rows = self.slopes.bias(int(last) + 1)
-        found = rows[:, None, keys] - rows[:, queries, None]
+        biases = rows[:, None, keys] - rows[:, queries, None]
         if isinstance(like, np.ndarray):
-            return found
-        return like.new_tensor(found)
+            return biases
+        return like.new_tensor(biases)
 
 
 def _positions(chosen: Any) -> np.ndarray:

@@ -118,7 +118,7 @@ class TooSmall(ComputeFailed):
 
 def by_name(name: str) -> type[PosKernelError]:
     """Return the error class called ``name``, to recreate an error of a worker process."""
-    found = globals().get(name)
-    if isinstance(found, type) and issubclass(found, PosKernelError):
-        return found
+    error_class = globals().get(name)
+    if isinstance(error_class, type) and issubclass(error_class, PosKernelError):
+        return error_class
     return ComputeFailed

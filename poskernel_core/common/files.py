@@ -71,10 +71,10 @@ def read_object(path: Path, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
     Raises:
         BadRequest, ValueError, OSError: as :func:`read_json`, or the value is not an object.
     """
-    found = read_json(path, most)
-    if not isinstance(found, dict):
+    value = read_json(path, most)
+    if not isinstance(value, dict):
         raise ValueError("it holds something else")
-    return found
+    return value
 
 
 def parse_json(text: str | bytes) -> Any:

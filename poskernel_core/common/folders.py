@@ -23,15 +23,15 @@ def default_directory() -> Path:
         return Path(named)
     root = Path(__file__).resolve().parents[2]
     usual = root / "cache"
-    if not all((root / each).is_file() for each in CHECKOUT):
+    if not all((root / name).is_file() for name in CHECKOUT):
         usual = platformdirs.user_cache_path("poskernel", appauthor=False)
-    there = next(each for each in (usual, *usual.parents) if each.exists())
+    there = next(folder for folder in (usual, *usual.parents) if folder.exists())
     usable = (usual / "cache.db").exists() or os.access(there, os.W_OK)
     return usual if usable else Path(_temporary())
 
 
 def _temporary() -> str:
     made = os.environ["POSKERNEL_CACHE"] = tempfile.mkdtemp(prefix="poskernel-")
-    told = f"Results are kept in {made}, a temporary folder: set POSKERNEL_CACHE to keep them."
-    print(told, file=sys.stderr)
+    message = f"Results are kept in {made}, a temporary folder: set POSKERNEL_CACHE to keep them."
+    print(message, file=sys.stderr)
     return made

@@ -8,8 +8,8 @@ from poskernel_core.common.errors import BadRequest
 def parse_cell(text: str, n_layers: int, n_heads: int) -> tuple[int, int]:
     """Return ``(layer, head)`` of a head written ``L0H3``."""
     text = str(text)  # callers may pass any object
-    found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh]([0-9]{1,6})", text.strip())
-    cell = (int(found[1]), int(found[2])) if found else (-1, -1)
+    match = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh]([0-9]{1,6})", text.strip())
+    cell = (int(match[1]), int(match[2])) if match else (-1, -1)
     if not (0 <= cell[0] < n_layers and 0 <= cell[1] < n_heads):
         raise BadRequest(
             f"A head is written L<layer>H<head>, from L0H0 to L{n_layers - 1}H{n_heads - 1} "
@@ -25,5 +25,5 @@ def head_name(layer: int, head: int) -> str:
 
 def layer_of(text: str) -> int:
     """Return the layer of a head written ``L0H3``, or -1 if the text is not a head."""
-    found = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh][0-9]{1,6}", text.strip())
-    return int(found[1]) if found else -1
+    match = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh][0-9]{1,6}", text.strip())
+    return int(match[1]) if match else -1

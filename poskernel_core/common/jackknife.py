@@ -42,7 +42,7 @@ def jackknife(estimates: np.ndarray, axis: int = 0) -> np.ndarray:
     return np.asarray(np.sqrt((count - 1) * estimates.var(axis=axis)))
 
 
-def bias(whole: np.ndarray, estimates: np.ndarray, axis: int = 0) -> np.ndarray:
+def bias(full: np.ndarray, estimates: np.ndarray, axis: int = 0) -> np.ndarray:
     """Return by how much the full estimate is too large, from estimates that leave out parts.
 
     ``whole`` has the shape of the ``estimates`` without ``axis``; NaN for fewer than two estimates.
@@ -50,7 +50,7 @@ def bias(whole: np.ndarray, estimates: np.ndarray, axis: int = 0) -> np.ndarray:
     count = estimates.shape[axis]
     if count < 2:
         return np.full(np.delete(estimates.shape, axis), np.nan)
-    return np.asarray((count - 1) * (estimates.mean(axis=axis) - whole))
+    return np.asarray((count - 1) * (estimates.mean(axis=axis) - full))
 
 
 @lru_cache
@@ -144,7 +144,7 @@ def estimate(
             noise = 1 - np.clip(np.nan_to_num(fitted / plug_in), 0, 1)
         value = np.clip(value, fitted, plug_in)
         ends = fitted - reach * (1 + AT_NULL * noise), plug_in + reach
-    return Estimate(*(np.asarray(np.clip(each, *bounds)) for each in (value, *ends)))
+    return Estimate(*(np.asarray(np.clip(array, *bounds)) for array in (value, *ends)))
 
 
 def signs(rows: np.ndarray) -> np.ndarray:
@@ -167,8 +167,8 @@ def cross_fit(
     """
     count, half = len(without), 0.5 * rows.sum(axis=-1)
     of_all = [
-        np.einsum("...i,...i->...", rows, np.unpackbits(each, axis=-1, count=rows.shape[-1]))
-        for each in signs_without
+        np.einsum("...i,...i->...", rows, np.unpackbits(bits, axis=-1, count=rows.shape[-1]))
+        for bits in signs_without
     ]
     return np.asarray(count * (np.mean(of_all, axis=0) - half) - (count - 1) * without.mean(axis=0))
 

@@ -22,6 +22,6 @@ def environment() -> dict[str, str]:
 
 def installed_file(package: str, file: str) -> Path | None:
     """Return a file of an installed package, without importing it; None if there is none."""
-    found = find_spec(package)
-    folders = (found and found.submodule_search_locations) or ()
+    spec = find_spec(package)
+    folders = (spec and spec.submodule_search_locations) or ()
     return next(filter(Path.is_file, (Path(folder, file) for folder in folders)), None)

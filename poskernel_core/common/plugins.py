@@ -46,7 +46,7 @@ def load(group: str, take: Callable[[Any, Any], Iterable[str]]) -> None:
     backport ``importlib_metadata`` as soon as anything imports that. Whatever another package
     raises leaves out that package alone.
     """
-    for entry in sorted(entry_points(group=group), key=lambda each: (_package(each), each.name)):
+    for entry in sorted(entry_points(group=group), key=lambda point: (_package(point), point.name)):
         try:
             gives, problem = tuple(take(entry, entry.load())), ""
         except (Exception, SystemExit) as error:
@@ -57,7 +57,9 @@ def load(group: str, take: Callable[[Any, Any], Iterable[str]]) -> None:
 def package_of(question: str) -> str:
     """Return name and version of the package that a question comes from; empty if it is ours."""
     packages = (
-        each.package for each in PLUGINS if each.group == QUESTIONS and question in each.gives
+        plugin.package
+        for plugin in PLUGINS
+        if plugin.group == QUESTIONS and question in plugin.gives
     )
     return next(packages, "")
 

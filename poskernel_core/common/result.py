@@ -90,7 +90,10 @@ class Value:
 
 def declarations(text: str) -> list[str]:
     """Return the declarations in a text, each in a line; an indented line goes on with the last."""
-    return [" ".join(each.split()) for each in re.split(r"\n(?! )", inspect.cleandoc(text))]
+    return [
+        " ".join(declaration.split())
+        for declaration in re.split(r"\n(?! )", inspect.cleandoc(text))
+    ]
 
 
 def outputs(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tuple[Value, ...]:
@@ -202,12 +205,12 @@ class Result:
     @property
     def error_counts(self) -> str:
         """What the errors count, in words; empty if the result does not say."""
-        return " or ".join(dict.fromkeys(each for each, _ in errors_told(self.provenance) if each))
+        return " or ".join(dict.fromkeys(unit for unit, _ in errors_told(self.provenance) if unit))
 
     @property
     def groups(self) -> int:
         """The number of groups behind the errors (the smallest of several); 0 if unknown."""
-        return min((each for _, each in errors_told(self.provenance) if each), default=0)
+        return min((number for _, number in errors_told(self.provenance) if number), default=0)
 
     @property
     def interval(self) -> float:
@@ -329,8 +332,8 @@ class Result:
         both = (*names, *texts)
         parts = {part: getattr(self, part) for part in NUMBERS}
         numbers: dict[str, Any] = {
-            part: {name: found[name] for name in names if name in found}
-            for part, found in parts.items()
+            part: {name: arrays[name] for name in names if name in arrays}
+            for part, arrays in parts.items()
         }
         return replace(
             self,
@@ -362,9 +365,9 @@ class Result:
                     parts["values"][name] = np.asarray(np.clip(plug_in, *value.bounds))
                 continue
             bias = parts["biases"].get(name, np.zeros_like(error))
-            found = estimate(value.kind, plug_in, bias, error, self.interval, value.bounds)
+            estimated = estimate(value.kind, plug_in, bias, error, self.interval, value.bounds)
             parts["plug_ins"][name] = plug_in
-            for part, array in zip(("values", "lows", "highs"), found, strict=True):
+            for part, array in zip(("values", "lows", "highs"), estimated, strict=True):
                 parts[part][name] = array
             for part in ("errors", "biases") if value.kind == "range" else ():
                 parts[part].pop(name, None)
@@ -435,11 +438,11 @@ class Result:
             )
         expected = _likeness(first)
         for one, place in zip(results, places, strict=True):
-            for what, found in _likeness(one).items():
-                if found != expected[what]:
+            for what, actual in _likeness(one).items():
+                if actual != expected[what]:
                     raise BadRequest(
                         f"Only like results can be joined: expected {what} of {places[0]!r}, "
-                        f"{expected[what]}, got {found} of {place!r}."
+                        f"{expected[what]}, got {actual} of {place!r}."
                     )
 
         stacked: dict[str, Any] = {
@@ -519,12 +522,12 @@ def errors_told(provenance: Mapping[str, Any]) -> list[tuple[str, int]]:
     The provenance may be that of one result or of several joined ones.
     """
     counts, groups = (
-        found if isinstance(found, list) else [found]
-        for found in (provenance.get("errors"), provenance.get("groups"))
+        value if isinstance(value, list) else [value]
+        for value in (provenance.get("errors"), provenance.get("groups"))
     )
     most = max(len(counts), len(groups))
     pairs = zip(counts * (most // len(counts)), groups * (most // len(groups)), strict=True)
-    return list(dict.fromkeys((each or "", number or 0) for each, number in pairs))
+    return list(dict.fromkeys((unit or "", number or 0) for unit, number in pairs))
 
 
 def errors_together(provenances: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -532,8 +535,8 @@ def errors_together(provenances: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
     Return an empty dictionary if there are no results.
     """
-    found = dict.fromkeys(pair for each in provenances for pair in errors_told(each))
-    return _listed([{"errors": counts, "groups": groups} for counts, groups in found])
+    pairs = dict.fromkeys(pair for provenance in provenances for pair in errors_told(provenance))
+    return _listed([{"errors": counts, "groups": groups} for counts, groups in pairs])
 
 
 def _listed(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -541,8 +544,8 @@ def _listed(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
     names = dict.fromkeys(name for one in several for name in one)
     every = {name: [one.get(name) for one in several] for name in names}
     return {
-        name: found[0] if all(each == found[0] for each in found) else found
-        for name, found in every.items()
+        name: values[0] if all(value == values[0] for value in values) else values
+        for name, values in every.items()
     }
 
 

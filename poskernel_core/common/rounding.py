@@ -51,10 +51,10 @@ def rounded(value: Number, error: Number | None = None, unit: str = "") -> str:
 def _pair(value: float, error: float, digits: int) -> str:
     """Return value and error with this many decimals, or with fewer if the value has too many."""
     own = min(digits, _decimals(value, SIGNIFICANT)) if value else digits
-    shown = max(own, 0)
-    if shown < digits:
-        error, digits = math.ceil(round(error * 10.0**shown, 9)) / 10.0**shown, shown
-    texts = (f"{round(each, n):z.{max(n, 0)}f}" for each, n in ((value, own), (error, digits)))
+    decimals = max(own, 0)
+    if decimals < digits:
+        error, digits = math.ceil(round(error * 10.0**decimals, 9)) / 10.0**decimals, decimals
+    texts = (f"{round(number, n):z.{max(n, 0)}f}" for number, n in ((value, own), (error, digits)))
     return " ± ".join(texts)
 
 

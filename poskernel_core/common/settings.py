@@ -49,21 +49,21 @@ def _matching(pattern: str, expected: str) -> AfterValidator:
 
 
 def _endpoint(text: str) -> tuple[str, int]:
-    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/\[\]]+)):([0-9]{1,5})", text)
-    if not found or not 0 < int(found[3]) < 2**16:
+    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/\[\]]+)):([0-9]{1,5})", text)
+    if not match or not 0 < int(match[3]) < 2**16:
         raise ValueError("an address and a port such as 127.0.0.1:9464")
-    return found[1] or found[2], int(found[3])
+    return match[1] or match[2], int(match[3])
 
 
 def _proxies(text: str) -> str:
     """Check the list of proxies; uvicorn would silently accept an invalid address as a name."""
-    for each in filter(None, map(str.strip, "" if text == "*" else text.split(","))):
+    for proxy in filter(None, map(str.strip, "" if text == "*" else text.split(","))):
         try:
-            (ipaddress.ip_network if "/" in each else ipaddress.ip_address)(each)
+            (ipaddress.ip_network if "/" in proxy else ipaddress.ip_address)(proxy)
         except ValueError as error:
             raise ValueError(
                 "addresses and networks of proxies, such as '10.1.2.3' and '10.0.0.0/8', with "
-                f"commas between, or '*' alone, not {each[:80]!r}"
+                f"commas between, or '*' alone, not {proxy[:80]!r}"
             ) from error
     return text
 
@@ -175,7 +175,7 @@ def settings() -> Settings:
     texts = {name: os.environ.get(variable(name), "").strip() for name in Settings.model_fields}
     given = {name: text for name, text in texts.items() if text}
     try:
-        found = Settings.model_validate(given)
+        parsed = Settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -183,7 +183,7 @@ def settings() -> Settings:
             f"Expected {variable(name)} to be {_expected(first)}, got {brief(first['input'])} "
             f"({Settings.model_fields[name].description})."
         ) from error
-    return Settings.model_validate(PUBLIC | given) if found.public else found
+    return Settings.model_validate(PUBLIC | given) if parsed.public else parsed
 
 
 def _expected(error: Any) -> str:
@@ -217,7 +217,7 @@ def check_paths() -> None:
     Paths that disappear later are handled when they are used.
     """
     lists = {name: os.environ.get(name, "") for name in ("POSKERNEL_MODELS", "POSKERNEL_CORPORA")}
-    for name, path in ((n, each.strip()) for n, text in lists.items() for each in text.split(",")):
+    for name, path in ((n, part.strip()) for n, text in lists.items() for part in text.split(",")):
         if path.startswith(PATHS) and not os.path.exists(os.path.expanduser(path)):
             raise BadRequest(
                 f"Expected {name} to name what is there, found nothing at {path[:80]!r}: correct "

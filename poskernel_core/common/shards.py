@@ -52,11 +52,11 @@ class Shard(Spec):
         Raises:
             ValueError: not a valid shard.
         """
-        found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
-        if found is None:
+        match = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
+        if match is None:
             raise ValueError(text)
         try:
-            return cls(number=int(found[1]), of=int(found[2]))
+            return cls(number=int(match[1]), of=int(match[2]))
         except InvalidField as error:
             raise ValueError(text) from error
 
@@ -74,15 +74,15 @@ class Shard(Spec):
         steps = [
             (group, first) for group in range(groups) for first in range(0, len(every[group]), size)
         ]
-        each, more = divmod(len(steps), self.of)
-        start = self.number * each + min(self.number, more)
-        mine = steps[start : start + each + (self.number < more)]
-        found = []
+        share, more = divmod(len(steps), self.of)
+        start = self.number * share + min(self.number, more)
+        mine = steps[start : start + share + (self.number < more)]
+        blocks = []
         for group in dict.fromkeys(group for group, _ in mine):
             firsts = [first for at, first in mine if at == group]
             read = every[group][firsts[0] : firsts[-1] + size]
-            found.append(Block(group, read, len(read) == len(every[group])))
-        return found
+            blocks.append(Block(group, read, len(read) == len(every[group])))
+        return blocks
 
 
 WHOLE = Shard(number=0, of=1)

@@ -100,7 +100,7 @@ def plain_python(value: Any) -> Any:
     if isinstance(value, PathLike):
         return fspath(value)
     if isinstance(value, Mapping):
-        return {name: plain_python(each) for name, each in value.items()}
+        return {name: plain_python(item) for name, item in value.items()}
     if hasattr(value, "tolist") and not isinstance(value, type):  # of NumPy and torch
         value = value.tolist()
     elif type(value).__module__ == "torch":  # a device, a precision
@@ -296,7 +296,7 @@ def ascending(positions: Any) -> tuple[int, ...]:
     several = plain_python(positions)
     if not isinstance(several, tuple):
         raise BadRequest(f"Expected whole numbers as query positions, got {brief(positions)}.")
-    return tuple(sorted({whole(each, "query position") for each in several}))
+    return tuple(sorted({whole(position, "query position") for position in several}))
 
 
 def default_positions(context: int, *also: int, step: int = 1) -> tuple[int, ...]:
@@ -312,7 +312,7 @@ def default_positions(context: int, *also: int, step: int = 1) -> tuple[int, ...
             raise BadRequest(
                 f"Query position {position} is outside the context: choose 0 to {context - 1}."
             )
-    each = max(1, context // 32)
-    grid = {*range(each - 1, context, each), context - 1}
+    spacing = max(1, context // 32)
+    grid = {*range(spacing - 1, context, spacing), context - 1}
     grid |= {n for n in (DEFAULT_QUERY, 1000) if n < context}
     return tuple(sorted({*sorted(grid)[::-step], *also}))

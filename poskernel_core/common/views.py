@@ -78,7 +78,7 @@ class Some:
 
 def without(view: StatisticsView, group: int) -> Some:
     """Return the statistics without one group of texts."""
-    return Some(view, tuple(each for each in range(view.header.groups) if each != group))
+    return Some(view, tuple(number for number in range(view.header.groups) if number != group))
 
 
 def halves(view: StatisticsView) -> tuple[Some, Some]:
@@ -88,7 +88,7 @@ def halves(view: StatisticsView) -> tuple[Some, Some]:
     """
     base = view.view if isinstance(view, Some) else view
     kept = view.kept if isinstance(view, Some) else tuple(range(view.header.groups))
-    even, odd = (tuple(each for each in kept if each % 2 == half) for half in (0, 1))
+    even, odd = (tuple(group for group in kept if group % 2 == half) for half in (0, 1))
     return Some(base, even), Some(base, odd)
 
 

@@ -42,7 +42,7 @@ def read_turns(given: Any) -> tuple[Turn, ...]:
     turns = given.get("messages") if isinstance(given, dict) else given
     if not isinstance(turns, list | tuple) or not turns:
         raise ValueError(f"expected a list of turns such as {EXAMPLE}, got {str(given)[:60]!r}")
-    found = []
+    conversation = []
     for number, turn in enumerate(turns, 1):
         role, content = (
             (turn.get("role"), turn.get("content")) if isinstance(turn, dict) else (None, None)
@@ -52,8 +52,8 @@ def read_turns(given: Any) -> tuple[Turn, ...]:
                 f"expected turns with a 'role' ({', '.join(ROLES)}) and a text as 'content', got "
                 f"{str(turn)[:60]!r} as turn {number}"
             )
-        found.append((role, content))
-    return tuple(found)
+        conversation.append((role, content))
+    return tuple(conversation)
 
 
 def as_text(given: Any) -> str:
@@ -85,13 +85,13 @@ def turns_in_file(path: Path) -> tuple[Turn, ...]:
     Raises:
         BadRequest: the file holds another number of them, or something else.
     """
-    found = [*_in_file(path)]
-    if len(found) != 1:
+    entries = [*_in_file(path)]
+    if len(entries) != 1:
         raise BadRequest(
-            f"Expected one conversation in {path.name!r}, got {len(found)}: give the file as "
+            f"Expected one conversation in {path.name!r}, got {len(entries)}: give the file as "
             "the corpus to read them all."
         )
-    return found[0]
+    return entries[0]
 
 
 def text_or_file(text: str) -> Any:
@@ -136,17 +136,21 @@ def conversations(corpus: CorpusSpec, seed: int, most: int) -> list[tuple[Turn, 
     """
     check_corpus(corpus.name)
     own = corpus.name == PLAYS
-    documents = [*_plays()] if own else [[each] for each in _in_file(find_file(corpus.name))]
+    documents = (
+        [*_plays()]
+        if own
+        else [[conversation] for conversation in _in_file(find_file(corpus.name))]
+    )
     order = np.random.default_rng(seed).permutation(len(documents))
     groups: list[list[tuple[Turn, ...]]] = [[] for _ in range(min(GROUPS, len(documents)))]
     for place in order:
         min(groups, key=len).extend(documents[place])
     equal = min(map(len, groups), default=0) if len(groups) == GROUPS else None
     dealt = chain.from_iterable(zip_longest(*(group[:equal] for group in groups)))
-    found = [each for each in dealt if each is not None]
-    if not found:
+    ordered = [conversation for conversation in dealt if conversation is not None]
+    if not ordered:
         raise UnknownCorpus(f"There is no conversation in {corpus.name!r}: give one a line.")
-    return found[: in_equal_groups(min(most, len(found)))]
+    return ordered[: in_equal_groups(min(most, len(ordered)))]
 
 
 def _plays() -> Iterator[list[tuple[Turn, ...]]]:
@@ -160,7 +164,7 @@ def _plays() -> Iterator[list[tuple[Turn, ...]]]:
                 spoken.append([])
             elif spoken:
                 spoken[-1].append(line)
-        said = [text for each in spoken if (text := "\n".join(each).strip())]
+        said = [text for speech in spoken if (text := "\n".join(speech).strip())]
         yield [
             tuple(
                 (ROLES[1 + place % 2], text)
@@ -177,13 +181,13 @@ def _in_file(path: Path) -> Sequence[tuple[Turn, ...]]:
         if path.suffix.lower() == ".jsonl":
             lines = ((number, line) for number, line in enumerate(text.splitlines(), 1))
             return [_in_line(number, line) for number, line in lines if line.strip()]
-        whole = parse_json(text)
+        document = parse_json(text)
         several = (
-            isinstance(whole, list)
-            and whole
-            and not (isinstance(whole[0], dict) and "role" in whole[0])
+            isinstance(document, list)
+            and document
+            and not (isinstance(document[0], dict) and "role" in document[0])
         )
-        return [read_turns(each) for each in (whole if several else [whole])]
+        return [read_turns(entry) for entry in (document if several else [document])]
 
 
 def _in_line(number: int, line: str) -> tuple[Turn, ...]:

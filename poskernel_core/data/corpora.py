@@ -151,8 +151,8 @@ def token_windows(
     prefix = [tokenizer.start_id()] if start_token else []
     body = context - len(prefix)
     single = spec.name == TYPED or spec.item is not None
-    asked = 1 if single else windows
-    wanted = in_equal_groups(asked)
+    requested = 1 if single else windows
+    wanted = in_equal_groups(requested)
     once = tokenizer.without_start if start_token else str
 
     def read() -> Iterator[str]:
@@ -162,13 +162,15 @@ def token_windows(
     rows: list[list[int]] = []
     if not single and (number is None or number >= GROUPS):
         again = () if number is None else iter(read, None)
-        each = -(-wanted // GROUPS)
-        rows = _deal(chain([map(once, texts)], again), tokenizer, body, each, largest_share(number))
+        per_group = -(-wanted // GROUPS)
+        rows = _deal(
+            chain([map(once, texts)], again), tokenizer, body, per_group, largest_share(number)
+        )
     one = not rows
     if one:
-        most = 1 if single else max(asked, DEFAULT_TEXTS)
+        most = 1 if single else max(requested, DEFAULT_TEXTS)
         rows = [*islice(_chunks(read(), tokenizer, body, keep_short=single), most)]
-    _check_enough(spec, len(rows), asked, context, exactly)
+    _check_enough(spec, len(rows), requested, context, exactly)
     if spec.whole and single:
         runs = (run for text in read() for run in tokenizer.encode_in_runs(text))
         length = len(prefix) + sum(map(len, runs))
@@ -199,12 +201,12 @@ def largest_share(documents: int | None) -> int:
     """
     if documents is None:
         return 1
-    each = DEFAULT_TEXTS // GROUPS
-    return max(-(-6 * DEFAULT_TEXTS // (5 * documents)), -(-each // (documents // GROUPS)))
+    per_group = DEFAULT_TEXTS // GROUPS
+    return max(-(-6 * DEFAULT_TEXTS // (5 * documents)), -(-per_group // (documents // GROUPS)))
 
 
 def _deal(
-    laps: Iterable[Iterator[str]], tokenizer: Tokenizer, size: int, each: int, share: int
+    laps: Iterable[Iterator[str]], tokenizer: Tokenizer, size: int, per_group: int, share: int
 ) -> list[list[int]]:
     """Return rows of tokens, groups interleaved; ``each`` per group, or fewer if the text ends.
 
@@ -218,16 +220,16 @@ def _deal(
             if not lap:
                 group = min(held, key=len)
                 begun[number] = group, "\n\n" if len(group) % size else ""
-            if number in begun and len(begun[number][0]) < each * size:
+            if number in begun and len(begun[number][0]) < per_group * size:
                 group, between = begun[number]
-                until = min(len(group) + share * size, each * size)
+                until = min(len(group) + share * size, per_group * size)
                 tokens = chain.from_iterable(tokenizer.encode_in_runs(between + text))
                 group += islice(tokens, first, first + until - len(group))
                 if len(group) < until:
                     del begun[number]
-            if min(map(len, held)) == each * size:
+            if min(map(len, held)) == per_group * size:
                 break
-        begun = {j: place for j, place in begun.items() if len(place[0]) < each * size}
+        begun = {j: place for j, place in begun.items() if len(place[0]) < per_group * size}
         if not begun:
             break
     shortest = min(map(len, held)) // size
@@ -267,10 +269,10 @@ def check_ready_windows(spec: CorpusSpec, context: int, cut: bool = False) -> No
         )
 
 
-def _check_enough(spec: CorpusSpec, got: int, asked: int, context: int, exactly: bool) -> None:
-    if got == 0 or (exactly and got < in_equal_groups(asked)):
+def _check_enough(spec: CorpusSpec, got: int, requested: int, context: int, exactly: bool) -> None:
+    if got == 0 or (exactly and got < in_equal_groups(requested)):
         advice = f"ask for {got} or fewer" if got else "give a longer text"
         raise TooLittleText(
             f"Corpus {spec.name!r} gives {counted(got, 'window')} of {counted(context, 'token')}, "
-            f"{asked} were asked for: {advice}, a shorter context, or another corpus."
+            f"{requested} were asked for: {advice}, a shorter context, or another corpus."
         )

@@ -70,7 +70,7 @@ def read_head_table(path: str | Path, shape: tuple[int, int] | None = None) -> H
     """
     if shape is not None:
         shape = plain_python(shape)
-        if not isinstance(shape, tuple) or [int, int] != [type(each) for each in shape]:
+        if not isinstance(shape, tuple) or [int, int] != [type(size) for size in shape]:
             raise BadRequest(f"Expected the shape (layers, heads) of a model, got {brief(shape)}.")
     try:
         path = Path(path)
@@ -123,13 +123,13 @@ def _of_json(text: str, name: str) -> _ParsedTable:
 
 
 def _head_of(key: str) -> tuple[int, int] | None:
-    found = re.fullmatch(r"\s*([0-9]{1,6})-([0-9]{1,6})\s*", key)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.fullmatch(r"\s*([0-9]{1,6})-([0-9]{1,6})\s*", key)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _mean(value: Any, key: str) -> float:
     several = value if isinstance(value, list) else [value]
-    numbers = [_number(each, f"head {key}") for each in several]
+    numbers = [_number(item, f"head {key}") for item in several]
     return math.fsum(numbers) / len(numbers) if numbers else math.nan
 
 
@@ -137,7 +137,7 @@ def _of_lines(text: str, name: str) -> _ParsedTable:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("# ")]
     if not lines:
         raise ValueError(f"it holds comments alone: {EXPECTED}")
-    divider = next((each for each in "\t,;" if each in lines[0]), None)
+    divider = next((character for character in "\t,;" if character in lines[0]), None)
     parts = [line.split() for line in lines]
     if divider is not None:
         try:
@@ -148,7 +148,7 @@ def _of_lines(text: str, name: str) -> _ParsedTable:
         return _of_matrix(parts, name)
     if len(parts) == 1:
         raise ValueError(f"nothing follows its first line: {EXPECTED}")
-    names = [each.strip() for each in parts[0]]
+    names = [heading.strip() for heading in parts[0]]
     _check_even(parts)
     return _of_records([dict(zip(names, row, strict=True)) for row in parts[1:]], "a table (CSV)")
 
@@ -190,7 +190,7 @@ def _of_records(rows: list[dict[str, Any]], kind: str) -> _ParsedTable:
     if times > 1:
         raise ValueError(f"it has {times} rows for L{place[0]}H{place[1]}")
     others = [name for key, name in called.items() if key not in ("layer", "head")]
-    found, words = {}, []
+    numeric, words = {}, []
     for name in others:
         values = [row.get(name) for row in rows]
         # An empty text is a missing number, not a word.
@@ -198,13 +198,13 @@ def _of_records(rows: list[dict[str, Any]], kind: str) -> _ParsedTable:
             words.append(name)
             continue
         numbers = [_number(value, f"column {name!r}") for value in values]
-        found[str(name).strip()[:MAX_NAME]] = dict(zip(places, numbers, strict=True))
+        numeric[str(name).strip()[:MAX_NAME]] = dict(zip(places, numbers, strict=True))
     model = next((str(rows[0][name]) for name in words if name.strip().lower() == "model"), "")
-    if not found:
+    if not numeric:
         raise ValueError("it has no column of numbers beside layer and head")
-    if len(found) > MAX_COLUMNS:
-        raise ValueError(f"it has {len(found)} columns of numbers; {MAX_COLUMNS} can be read")
-    return _ParsedTable(kind, found, model)
+    if len(numeric) > MAX_COLUMNS:
+        raise ValueError(f"it has {len(numeric)} columns of numbers; {MAX_COLUMNS} can be read")
+    return _ParsedTable(kind, numeric, model)
 
 
 def _place(value: Any, axis: str, row: int) -> int:

@@ -102,19 +102,19 @@ def twice_layout(period: int, start_token: bool) -> Layout:
 
 def second_positions(length: int, first: int, candidates: int, start_token: bool) -> range:
     """Return the possible positions of the last pair: after the others, before the last token."""
-    found = range(first + 2 * (candidates - 1), length - 2)
+    positions = range(first + 2 * (candidates - 1), length - 2)
     if first < start_token:
         raise BadRequest(
             f"Expected the first [A] at position {int(start_token)} or later, after the start "
             f"token; got {first}."
         )
-    if not found:
+    if not positions:
         need = first + 2 * candidates + 1
         raise BadRequest(
             f"{candidates} pairs from position {first} on and a last [A] need {need} tokens or "
             f"more, got {length}: ask for longer sequences, or earlier pairs."
         )
-    return found
+    return positions
 
 
 def pairs_layout(

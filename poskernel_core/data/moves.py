@@ -21,7 +21,7 @@ def parse_moves(text: str, words: Sequence[str]) -> dict[int, list[int]]:
     are the texts of the prompt's tokens.
     """
     moves: dict[int, list[int]] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
         row_text, arrow, key_text = (side.strip() for side in part.partition(">"))
         if not (row_text and arrow and key_text):
             raise BadRequest(
@@ -79,14 +79,14 @@ def _places(word: str, words: Sequence[str]) -> list[tuple[int, int]]:
     """Return the first and last token of every occurrence of a whole word in the prompt."""
     token_at = [token for token, text in enumerate(words) for _ in text]
     before, after = (r"(?<!\w)" * word[0].isalnum(), r"(?!\w)" * word[-1].isalnum())
-    found = re.finditer(before + re.escape(word) + after, "".join(words))
-    return [(token_at[match.start()], token_at[match.end() - 1]) for match in found]
+    matches = re.finditer(before + re.escape(word) + after, "".join(words))
+    return [(token_at[match.start()], token_at[match.end() - 1]) for match in matches]
 
 
 def parse_layers(text: str, n_layers: int) -> list[int]:
     """Parse a list of layers such as ``0-3, 5``; return them in ascending order."""
     layers: set[int] = set()
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
         first, _, last = (side.strip() for side in part.partition("-"))
         if not (_is_number(first) and _is_number(last or first)):
             raise BadRequest(f"Layers are written such as 0-3 or 0,2; got {text!r}.")
@@ -115,8 +115,8 @@ def words_of(prompt: str) -> list[str]:
     Numbers are left out, because a move reads them as positions. The signs , and > are left out
     too, because they separate the parts of moves.
     """
-    found = dict.fromkeys(_WORD.findall(prompt))
-    return [word for word in found if not word.isdigit() and word not in ",>"]
+    words = dict.fromkeys(_WORD.findall(prompt))
+    return [word for word in words if not word.isdigit() and word not in ",>"]
 
 
 def fitting(moves: Sequence[str], prompt: str) -> list[str]:
@@ -125,9 +125,9 @@ def fitting(moves: Sequence[str], prompt: str) -> list[str]:
     A position fits if the prompt has at least that many words, because it has no fewer tokens than
     words.
     """
-    found = []
+    valid = []
     for move in moves:
         with suppress(BadRequest):
             parse_moves(move, _PIECE.findall(prompt))
-            found.append(move)
-    return found
+            valid.append(move)
+    return valid

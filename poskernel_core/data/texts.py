@@ -165,15 +165,15 @@ def _shuffled(path: Path, lengths: np.ndarray, seed: int) -> Iterator[str]:
         before = ends[first - 1] if first else 0
         until = max(first + 1, int(np.searchsorted(ends, before + HELD, side="right")))
         indices = order[first:until].tolist()
-        found = dict.fromkeys(indices, "")
+        texts = dict.fromkeys(indices, "")
         with reading(path):
             last = -1
             for last, text in enumerate(read_texts(path)):
-                if last in found:
-                    found[last] = text
+                if last in texts:
+                    texts[last] = text
             if last < max(indices):
                 raise ValueError("it was changed while it was read")
-        yield from map(found.__getitem__, indices)
+        yield from map(texts.__getitem__, indices)
         first = until
 
 
@@ -241,8 +241,8 @@ def _look_at_jsonl(path: Path) -> None:
     with path.open(encoding=encoding(path)) as lines:
         while first.isspace():
             first, number = lines.readline(LOOK_BYTES), number + 1
-    whole = first.endswith("\n") or len(first) < LOOK_BYTES
-    if whole and not OF_TURNS.match(first):
+    complete = first.endswith("\n") or len(first) < LOOK_BYTES
+    if complete and not OF_TURNS.match(first):
         _text_of(first, number)
 
 
@@ -257,20 +257,20 @@ def _text_of(line: str, number: int) -> str | None:
             raise ValueError
         (text or "").encode("utf-8")  # fails for a lone surrogate, such as \\ud800
     except ValueError as error:
-        told = f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
+        message = f"expected a line such as {EXAMPLE}, got {line.strip()[:40]!r} as line {number}"
         if OF_TURNS.match(line):
             raise ValueError(CONVERSATION) from error
         if isinstance(record, dict) and "text" not in record:
-            told += _which(name for name in record if isinstance(record[name], str))
-        raise ValueError(told) from error
+            message += _which(name for name in record if isinstance(record[name], str))
+        raise ValueError(message) from error
     return text
 
 
 def _which(columns: Iterable[str]) -> str:
     """Return what to do about a file without a column 'text' that has these columns of texts."""
-    found = [repr(name[:40]) for name in columns]
-    some = ", ".join(found[:6]) + ", …" * (len(found) > 6)
-    return f"; its texts are in {some}: give the one to be read the name 'text'" if found else ""
+    names = [repr(name[:40]) for name in columns]
+    some = ", ".join(names[:6]) + ", …" * (len(names) > 6)
+    return f"; its texts are in {some}: give the one to be read the name 'text'" if names else ""
 
 
 def _read_parquet(path: Path) -> Iterator[str]:
@@ -296,8 +296,10 @@ def _look_at_parquet(path: Path) -> None:
         raise ValueError("it is of another kind, or damaged") from error
     columns = described.schema.to_arrow_schema()
     kinds = {
-        each.name: str(each.type.value_type if types.is_dictionary(each.type) else each.type)
-        for each in columns
+        column.name: str(
+            column.type.value_type if types.is_dictionary(column.type) else column.type
+        )
+        for column in columns
     }
     if "text" not in kinds:
         which = _which(name for name, kind in kinds.items() if kind in TEXT_KINDS)

@@ -51,7 +51,7 @@ def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings 
             )
     check_worker()
     if quotas is not None:
-        _check_size(plan, [each for each in todo if not store.has(each.key)], quotas)
+        _check_size(plan, [part for part in todo if not store.has(part.key)], quotas)
     for first in todo[:1]:
         check_prerequisites(store, first)
 
@@ -77,7 +77,7 @@ def check_open(jobs: Iterable[Mapping[Client, str]], person: str, quotas: Settin
     Those that wait for a composition do not count for its parts.
     """
     people = [{who for at, who in job.items() if who and isinstance(at, str)} for job in jobs]
-    own, every = sum(person in each for each in people), sum(map(bool, people))
+    own, every = sum(person in persons for persons in people), sum(map(bool, people))
     if own >= quotas.max_jobs:
         raise Busy(
             f"This server keeps up to {counted(quotas.max_jobs, 'computation')} of one reader at a "
@@ -129,7 +129,7 @@ def _check(what: str, number: int, most: int | None) -> None:
 def _check_texts(plan: Plan, most: int) -> None:
     texts = [plan.run.corpus.text or ""]
     for name, field in type(plan.params).model_fields.items():
-        longest = [getattr(each, "max_length", None) for each in field.metadata]
+        longest = [getattr(constraint, "max_length", None) for constraint in field.metadata]
         if MAX_TEXT_CHARACTERS in longest:  # a typed text, not a list of heads
             texts.append(getattr(plan.params, name) or "")
     length = max(map(len, texts))
@@ -199,5 +199,5 @@ def _numbers(geometry: Geometry, run: RunSpec, windows: int) -> dict[Gather, int
     """Return how many values the largest sums of one group of texts contain, over all layers."""
     queries = len([n for n in run.positions if n < run.context])
     samples = first_of_all(run.queries_per_position, windows) // groups_of(windows)
-    found = geometry.sums(run.context, queries, samples)
-    return {name: found.get(name, 0) for name in run.gather}
+    sizes = geometry.sums(run.context, queries, samples)
+    return {name: sizes.get(name, 0) for name in run.gather}

@@ -34,11 +34,11 @@ class Counts:
         self._ended = {(kind, how): Tally() for kind in KINDS for how in ENDINGS}
         self._lock = threading.Lock()
 
-    def looked(self, found: bool) -> None:
+    def looked(self, hit: bool) -> None:
         """Count a lookup of a result."""
         with self._lock:
-            self.hits += found
-            self.misses += not found
+            self.hits += hit
+            self.misses += not hit
 
     def ended(self, job: Job) -> None:
         """Count a job that has just ended."""
@@ -63,6 +63,6 @@ def kind_of(job: Job) -> str:
 
 def open_by_kind(jobs: Iterable[Job]) -> Counter[tuple[str, str]]:
     """Return the number of open jobs by kind and state."""
-    found = Counter({(kind, state): 0 for kind in KINDS for state in STATES})
-    found.update((kind_of(job), job.state) for job in jobs if not job.ended)
-    return found
+    counts = Counter({(kind, state): 0 for kind in KINDS for state in STATES})
+    counts.update((kind_of(job), job.state) for job in jobs if not job.ended)
+    return counts

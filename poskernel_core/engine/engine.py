@@ -115,31 +115,33 @@ class Engine:
         plan = make_plan(request)
         key = plan.key, *plan.keys
         with self._lock:
-            found = self._recent.get(key)
-        if found is None:
-            whole = all(map(self.store.has, plan.keys))
-            found = self._read(plan) if whole or _may_lack(plan, self.missing(plan)) else None
+            result = self._recent.get(key)
+        if result is None:
+            complete = all(map(self.store.has, plan.keys))
+            result = self._read(plan) if complete or _may_lack(plan, self.missing(plan)) else None
             with self._lock, suppress(ValueError):  # a single result may be too large
-                if found is not None and whole:
-                    self._recent[key] = found
-        self.counts.looked(found is not None)
-        return found
+                if result is not None and complete:
+                    self._recent[key] = result
+        self.counts.looked(result is not None)
+        return result
 
     def _read(self, plan: Plan) -> Result | None:
         if plan.composition is None:
             return stored(self.store, plan.key)
         parts = {name: stored(self.store, part.key) for name, part in plan.parts.items()}
-        whole = {name: part for name, part in parts.items() if part is not None}
-        there = len(whole) == len(parts) or (whole and _may_lack(plan, parts.keys() - whole.keys()))
-        return plan.composition.compose(whole, plan.run, plan.params) if there else None
+        results = {name: part for name, part in parts.items() if part is not None}
+        there = len(results) == len(parts) or (
+            results and _may_lack(plan, parts.keys() - results.keys())
+        )
+        return plan.composition.compose(results, plan.run, plan.params) if there else None
 
     def ready(self, request: Asked) -> bool:
         """Return whether a result is stored, or can be computed without the model."""
         plan = make_plan(request)
         return all(
-            self.store.has(each.key)
-            or (each.experiment is None and not each.looked_up(self.store).missing)
-            for each in plan.parts.values() or [plan]
+            self.store.has(part.key)
+            or (part.experiment is None and not part.looked_up(self.store).missing)
+            for part in plan.parts.values() or [plan]
         )
 
     def missing(self, request: Asked) -> list[str]:
@@ -190,27 +192,32 @@ class Engine:
 
     def _start(self, plan: Plan, todo: Sequence[Plan], client: str, person: str) -> Job:
         if client:
-            check_open((each.clients for each in self.open_jobs()), person, settings())
+            check_open((open_job.clients for open_job in self.open_jobs()), person, settings())
         self.store.make_room(0)
         job = self._new_job(plan if plan.composition else todo[0], client, person)
         if plan.composition is not None:
-            whole = client, job.key
+            part_client = client, job.key
             job.parts = [
-                self._joined(part.key, whole, person) or self._new_job(part, whole, person)
+                self._joined(part.key, part_client, person)
+                or self._new_job(part, part_client, person)
                 for part in todo
             ]
             if not todo:  # meanwhile somebody else has computed them
                 job.take({"state": "done"})
                 return job
-        new = [each for each in job.parts or [job] if self._jobs.get(each.plan.key) is not each]
+        new = [
+            job_part
+            for job_part in job.parts or [job]
+            if self._jobs.get(job_part.plan.key) is not job_part
+        ]
         for part in job.parts:
             part.on_event.append(partial(self._of_part, job))
         self._send(new, person)
-        self._jobs |= {each.plan.key: each for each in (*new, job)}
+        self._jobs |= {new_job.plan.key: new_job for new_job in (*new, job)}
         for part in job.parts:
             if part.state in ENDS:
                 self._of_part(job, part)
-        ended = [key for key, each in self._jobs.items() if each.ended]
+        ended = [key for key, known_job in self._jobs.items() if known_job.ended]
         for key in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
             del self._jobs[key]
         if client and self._looking is None:  # the unnamed client never leaves
@@ -227,12 +234,12 @@ class Engine:
     def _of_part(self, job: Job, part: Job) -> None:
         if job.ended:
             return
-        left = [each for each in job.parts if each.state != "done"]
+        left = [sibling for sibling in job.parts if sibling.state != "done"]
         total = len(job.plan.parts)
         if part.error is not None:
             job.abandoned = part.abandoned
-            told = {"error": type(part.error).__name__, "message": str(part.error)}
-            job.take({"state": part.state, **told})
+            failure = {"error": type(part.error).__name__, "message": str(part.error)}
+            job.take({"state": part.state, **failure})
             threading.Thread(target=self._withdraw, args=(job,)).start()  # not while it listens
         elif left:
             note = {"done": total - len(left), "total": total, "note": "Parts done"}
@@ -246,7 +253,9 @@ class Engine:
     def _withdraw(self, job: Job) -> None:
         with self._lock:
             for part in job.parts:
-                for client in [each for each in part.clients if each[1:] == (job.key,)]:
+                for client in [
+                    part_client for part_client in part.clients if part_client[1:] == (job.key,)
+                ]:
                     self._leave(part, client)
 
     def _joined(self, key: str, client: Client, person: str) -> Job | None:
@@ -280,9 +289,9 @@ class Engine:
             PosKernelError: the request or its computation failed.
         """
         plan = make_plan(request)
-        found = self.cached(plan)
-        if found is not None:
-            return found
+        result = self.cached(plan)
+        if result is not None:
+            return result
         job = self.submit(plan)
         try:
             if not job.wait(seconds):
@@ -292,10 +301,10 @@ class Engine:
             raise
         if job.error is not None:
             raise job.error
-        found = self.cached(plan.again())
-        if found is None:
+        result = self.cached(plan.again())
+        if result is None:
             raise ComputeFailed(NOT_KEPT)
-        return found
+        return result
 
     def watch(
         self, request: Asked, query: int | None, tell: Callable[[Job], None] = lambda job: None
@@ -331,9 +340,9 @@ class Engine:
                 job.on_event.remove(listen)
             if job.error is not None:
                 raise job.error
-        found = self.result(plan)
-        assert found is not None  # no time limit was set
-        yield found
+        result = self.result(plan)
+        assert result is not None  # no time limit was set
+        yield result
 
     def cancel(self, request: Asked, client: str = "") -> bool:
         """Withdraw a client's request; stop the job unless another present client waits for it.
@@ -481,8 +490,8 @@ def engine_or_shared(engine: Engine | None) -> Engine:
         if not isinstance(engine, Engine):
             raise BadRequest(f"Expected an Engine as 'engine', got {brief(engine)}.")
         return engine
-    told = settings()
-    wanted = default_directory().absolute(), told.cache_gb, told.device
+    current = settings()
+    wanted = default_directory().absolute(), current.cache_gb, current.device
     with _sharing:
         if wanted not in _shared:
             made = Engine()
@@ -521,28 +530,28 @@ def describe_run(
         BadRequest: an unknown model or corpus, or a context or position beyond the model's limit.
     """
     located = catalog.locate(model, revision)
-    longest, shown = located.geometry.n_ctx, located.shown
-    usual = shown.context if shown else located.geometry.usual_context
+    longest, default_run = located.geometry.n_ctx, located.shown
+    usual = default_run.context if default_run else located.geometry.usual_context
     length = usual if context is None else whole(context, "context")
-    many = shown.windows if shown else DEFAULT_TEXTS
+    many = default_run.windows if default_run else DEFAULT_TEXTS
     if not 2 <= length <= longest:
         raise BadRequest(
             f"{located.spec.name!r} reads 2 to {longest} tokens; a context of {length!r} was asked "
             "for."
         )
-    asked = () if positions is None else ascending(positions)
-    asked += () if query is None else (whole(query, "query position"),)
-    every = located.usual_positions(length, *asked)
-    if located.away and shown:
-        more = {"start_token": shown.start_token, "dtype": shown.dtype} | more
-        if not shown.start_token:  # and no texts, which would need one
+    requested = () if positions is None else ascending(positions)
+    requested += () if query is None else (whole(query, "query position"),)
+    every = located.usual_positions(length, *requested)
+    if located.away and default_run:
+        more = {"start_token": default_run.start_token, "dtype": default_run.dtype} | more
+        if not default_run.start_token:  # and no texts, which would need one
             more, corpus = more | {"start_token": False}, None
     run = RunSpec(
         model=located.spec,
         corpus=_text_of(located, corpus),
         context=length,
         windows=many if windows is None else windows,
-        positions=every if positions is None else ascending(asked),
+        positions=every if positions is None else ascending(requested),
         **more,
     )
     if not located.away:
@@ -553,7 +562,10 @@ def describe_run(
 def _text_of(located: catalog.Located, corpus: AnyCorpus | None) -> CorpusSpec:
     """Return the corpus of a run; of a model without weights here, it need not be installed."""
     kept = located.shown.corpus if located.away and located.shown else CorpusSpec()
-    asked = kept if corpus is None else CorpusSpec.model_validate(corpus)
-    if kept.fingerprint and (asked.name, asked.item) in ((kept.name, None), (kept.name, kept.item)):
+    requested = kept if corpus is None else CorpusSpec.model_validate(corpus)
+    if kept.fingerprint and (requested.name, requested.item) in (
+        (kept.name, None),
+        (kept.name, kept.item),
+    ):
         return kept
-    return corpora.offered(asked)
+    return corpora.offered(requested)

@@ -64,7 +64,7 @@ def gather_missing(
     from poskernel_core.passes.runner import gather_run  # torch
 
     store, wait = shared.store, "Waiting for another process at the same work"
-    wanted = [run for each in (plan, *others) for run in each.needs.values()]
+    wanted = [run for planned in (plan, *others) for run in planned.needs.values()]
     for windows in dict.fromkeys(map(windows_of, plan.missing or ())):
         with store.lock(windows.digest(kind="lock"), partial(report, 0, 0, wait)):
             together = _of_windows(wanted, windows)
@@ -152,8 +152,8 @@ def compute(store: Store, plan: Plan, report: Report) -> None:
 def located(plan: Plan) -> Plan:
     """Return a plan with its model's fingerprint; this may ask the hub."""
     model = plan.run.model
-    found = catalog.locate(model.name, model.revision).spec
-    run = plan.run.model_copy(update={"model": found})
+    spec = catalog.locate(model.name, model.revision).spec
+    run = plan.run.model_copy(update={"model": spec})
     return plan_of(plan.question, run, plan.params)
 
 
@@ -176,16 +176,16 @@ def perform(
     began, run, experiment = time.monotonic(), plan.run, plan.experiment
     assert experiment is not None
     report(0, 0, "Loading the model")
-    found = locate_again(run)
-    _check_cell(plan.params, found.geometry.reasons)
-    tokenizer = shared.tokenizer(found)
+    relocated = locate_again(run)
+    _check_cell(plan.params, relocated.geometry.reasons)
+    tokenizer = shared.tokenizer(relocated)
     read = experiment.reads(run, plan.params)
-    windows, sizes = shared.prepare(read, execution, found, tokenizer)
-    model = shared.models.take(found, execution.device)
+    windows, sizes = shared.prepare(read, execution, relocated, tokenizer)
+    model = shared.models.take(relocated, execution.device)
     sizes = replace(sizes, geometry=model.geometry)
-    decode = tokenizer.decode_each if tokenizer else lambda ids: [str(each) for each in ids]
+    decode = tokenizer.decode_each if tokenizer else lambda ids: [str(token_id) for token_id in ids]
     words = decode(windows[0].tolist())
-    source = random_source(run, found.geometry, tokenizer)
+    source = random_source(run, relocated.geometry, tokenizer)
     header = header_of(sizes, run, model.where)
     if experiment.draws:
         header = header.model_copy(update={"windows": run.windows})

@@ -56,11 +56,11 @@ def _runs(store: Store) -> dict[str, list[dict[str, Any]]]:
     runs: dict[tuple[Any, ...], set[str]] = {}
     for run, analysis in _results(store):
         runs.setdefault(run, set()).add(analysis)
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_model: dict[str, list[dict[str, Any]]] = {}
     for (fingerprint, *fields), analyses in runs.items():
-        told = dict(zip(RUN, fields, strict=True)) | {"questions": sorted(analyses)}
-        found.setdefault(fingerprint, []).append(told)
-    return found
+        description = dict(zip(RUN, fields, strict=True)) | {"questions": sorted(analyses)}
+        by_model.setdefault(fingerprint, []).append(description)
+    return by_model
 
 
 def _results(store: Store) -> Iterator[tuple[tuple[Any, ...], str]]:
@@ -69,6 +69,6 @@ def _results(store: Store) -> Iterator[tuple[tuple[Any, ...], str]]:
         if not isinstance(run, dict) or not isinstance(params, dict) or params.get("text"):
             continue
         fields = tuple(run.get(name) for name in ("model_fingerprint", *RUN))
-        plain = all(isinstance(each, str | int | None) for each in fields)
+        plain = all(isinstance(value, str | int | None) for value in fields)
         if plain and run.get("corpus") != TYPED:
             yield fields, str(header.get("analysis"))

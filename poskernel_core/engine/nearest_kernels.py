@@ -82,12 +82,12 @@ def heads_like(
     tells whether this client may see a model, ``located`` finds it, if it is available.
     """
     end = time.monotonic() + MAX_SECONDS
-    runs, whole = _runs(store, query, skip, offered, end)
-    found: list[Found] = []
+    runs, complete = _runs(store, query, skip, offered, end)
+    matches: list[Found] = []
     searched = compared = 0
     for key, kernels in runs:
         if time.monotonic() > end:
-            whole = False
+            complete = False
             break
         model = located(kernels.told["model"], kernels.told["revision"])
         if model is None or model.spec.fingerprint != kernels.told["model_fingerprint"]:
@@ -102,23 +102,23 @@ def heads_like(
         order = np.argsort(np.where(np.isnan(gaps), np.inf, gaps), axis=None)[: most + 1]
         for layer, head in zip(*np.unravel_index(order, gaps.shape), strict=True):
             if np.isfinite(gaps[layer, head]):
-                told, context = kernels.told, int(kernels.told["context"])
+                provenance, context = kernels.told, int(kernels.told["context"])
                 its = Pin(
                     head_name(int(layer), int(head)),
-                    told["model"],
-                    told["revision"],
-                    told["corpus"],
+                    provenance["model"],
+                    provenance["revision"],
+                    provenance["corpus"],
                     None if context == model.geometry.usual_context else context,
-                    int(told["windows_asked"]),
-                    bool(told["start_token"]),
-                    told["dtype"],
-                    int(told["seed"]),
+                    int(provenance["windows_asked"]),
+                    bool(provenance["start_token"]),
+                    provenance["dtype"],
+                    int(provenance["seed"]),
                 )
                 apart = float(gaps[layer, head]), float(largest[layer, head])
-                found.append(Found(its, *apart, kernels.query))
-    others = [each for each in found if each.pin != pin]
-    others.sort(key=lambda each: (each.distance, str(each.pin)))
-    return Alike(others[:most], searched, compared, whole)
+                matches.append(Found(its, *apart, kernels.query))
+    others = [match for match in matches if match.pin != pin]
+    others.sort(key=lambda neighbour: (neighbour.distance, str(neighbour.pin)))
+    return Alike(others[:most], searched, compared, complete)
 
 
 @dataclass(frozen=True)
@@ -130,24 +130,27 @@ class _Kernels:
     @classmethod
     def read(cls, key: str, header: Mapping[str, Any]) -> _Kernels | None:
         """Parse an entry's header; None if it holds other results, or has an unexpected layout."""
-        told, params = header.get("provenance"), header.get("params")
+        provenance, params = header.get("provenance"), header.get("params")
         kernels = header.get("analysis") == PositionalKernel.name
-        if not (kernels and isinstance(told, dict) and isinstance(params, dict)):
+        if not (kernels and isinstance(provenance, dict) and isinstance(params, dict)):
             return None
-        whole = (told.get(name) for name in ("windows_asked", "context", "seed"))
+        numbers = (provenance.get(name) for name in ("windows_asked", "context", "seed"))
         fits = (
-            key.startswith(model_prefix(str(told.get("model_fingerprint"))))
+            key.startswith(model_prefix(str(provenance.get("model_fingerprint"))))
             and params.get("source") == "mean"
-            and all(type(each) is int for each in (params.get("query"), params.get("skip"), *whole))
-            and all(isinstance(told.get(name), str) for name in ("model", "corpus", "dtype"))
-            and isinstance(told.get("revision"), str | None)
+            and all(
+                type(number) is int
+                for number in (params.get("query"), params.get("skip"), *numbers)
+            )
+            and all(isinstance(provenance.get(name), str) for name in ("model", "corpus", "dtype"))
+            and isinstance(provenance.get("revision"), str | None)
             # a pin cannot express these
-            and not told.get("corpus_item")
-            and told.get("pattern_windows") is None
+            and not provenance.get("corpus_item")
+            and provenance.get("pattern_windows") is None
         )
         if not fits:
             return None
-        named = {name: told.get(name) for name in (*NAMED, "model_fingerprint")}
+        named = {name: provenance.get(name) for name in (*NAMED, "model_fingerprint")}
         return cls(named, params["query"], params["skip"])
 
 
@@ -155,42 +158,42 @@ def _runs(
     store: Store, query: int, skip: int, offered: Callable[[str], bool], end: float
 ) -> tuple[list[tuple[str, _Kernels]], bool]:
     """Return the kernels at the nearest position of each run, and whether the list is complete."""
-    place, whole = str(store.directory), True
+    place, complete = str(store.directory), True
     with _READING:
-        known = {key: found for (of, key), found in _HEADERS.items() if of == place}
+        known = {key: parsed for (of, key), parsed in _HEADERS.items() if of == place}
     for key, header in store.headers(known):
         if time.monotonic() > end:
-            whole = False
+            complete = False
             break
         known[key] = _Kernels.read(key, header)
     with _READING:
-        _HEADERS.update({(place, key): found for key, found in known.items()})
+        _HEADERS.update({(place, key): parsed for key, parsed in known.items()})
     best: dict[tuple[Any, ...], tuple[int, str, _Kernels]] = {}
-    for key, found in known.items():
-        if found is None or found.skip != skip or not offered(found.told["model"]):
+    for key, kernels in known.items():
+        if kernels is None or kernels.skip != skip or not offered(kernels.told["model"]):
             continue
-        run, away = tuple(found.told.values()), abs(found.query - query)
+        run, away = tuple(kernels.told.values()), abs(kernels.query - query)
         if (run not in best or away < best[run][0]) and store.has(key):
-            best[run] = away, key, found
-    chosen = [(key, found) for _, key, found in best.values()]
-    return chosen[:MAX_RUNS], whole and len(chosen) <= MAX_RUNS
+            best[run] = away, key, kernels
+    chosen = [(key, parsed) for _, key, parsed in best.values()]
+    return chosen[:MAX_RUNS], complete and len(chosen) <= MAX_RUNS
 
 
 @cached(  # what could not be read is too large to be kept
     LRUCache(MAX_BYTES, lambda rows: rows[0].nbytes + rows[1].nbytes if rows else MAX_BYTES + 1),
-    key=lambda store, key, found: (str(store.directory), key),
+    key=lambda store, key, kernels: (str(store.directory), key),
     lock=threading.Lock(),
 )
-def _rows(store: Store, key: str, found: _Kernels) -> _Rows | None:
+def _rows(store: Store, key: str, kernels: _Kernels) -> _Rows | None:
     if (result := stored(store, key)) is None:
         return None
-    n = found.query
+    n = kernels.query
 
     def turned(rows: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(rows[..., n::-1] if n else rows[..., :1]).astype(np.float32)
 
     kernel, error = turned(result.values["kernel"]), turned(result.errors["kernel"])
-    hidden = n + 1 - found.skip
+    hidden = n + 1 - kernels.skip
     for rows in (kernel, error):
         rows[..., hidden:] = np.nan
     for layer, visible in enumerate(np.nanmax(result.values["visible_keys"], axis=1, initial=0)):

@@ -60,13 +60,13 @@ class Plan:
         if self.composition is None:
             return {}
         parts = self.composition.parts(self.run, self.params)
-        for each in parts.values():
-            if isinstance(each.question, Composition):
+        for request in parts.values():
+            if isinstance(request.question, Composition):
                 raise BadRequest(
-                    f"{self.question.name!r} combines {each.question.name!r}, which combines "
+                    f"{self.question.name!r} combines {request.question.name!r}, which combines "
                     "answers itself: expected analyses or experiments as its parts."
                 )
-        return {n: plan_of(each.question, each.run, each.params) for n, each in parts.items()}
+        return {n: plan_of(part.question, part.run, part.params) for n, part in parts.items()}
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Plan:
     @property
     def settled(self) -> bool:
         """Whether all weights are known; a hub revision's commit may be known only later."""
-        return all(each.run.model.fingerprint for each in self.parts.values() or [self])
+        return all(part.run.model.fingerprint for part in self.parts.values() or [self])
 
     def of_stage(self, windows: int, query: int) -> Plan:
         """Return the plan of the same question about the first windows, or steps of an experiment.
@@ -112,8 +112,8 @@ class Plan:
                 given[name] = getattr(run, name)
         params = self.params.model_dump(exclude_defaults=True)
         given |= {"params": params} if params else {}
-        told = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        return f"lab.show({self.question.name!r}, {told})"
+        arguments = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"lab.show({self.question.name!r}, {arguments})"
 
     @property
     def needs(self) -> dict[str, RunSpec]:
@@ -168,7 +168,7 @@ def plan_of(question: Question[P], run: RunSpec, params: P) -> Plan:
 def to_compute(store: Store, plan: Plan) -> list[Plan]:
     """Return what must be computed for a plan, looked up: itself, or its parts that are missing."""
     parts = [part for part in plan.parts.values() if stored(store, part.key) is None]
-    return [each.looked_up(store) for each in (parts if plan.parts else [plan])]
+    return [part.looked_up(store) for part in (parts if plan.parts else [plan])]
 
 
 def missing_passes(store: Store | None, runs: Iterable[RunSpec]) -> list[RunSpec]:

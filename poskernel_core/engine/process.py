@@ -93,7 +93,7 @@ def start_in_lab() -> Callable[[Store, Hear], Child] | None:
     When the notebook is interrupted, a worker process follows, which cannot run that model.
     """
     number = os.environ.pop(LAB, "").split()[:1]
-    lines = [socket.socket(fileno=int(each)) for each in number]
+    lines = [socket.socket(fileno=int(descriptor)) for descriptor in number]
 
     def start(store: Store, hear: Hear) -> Child:
         def told(event: Event | None) -> None:

@@ -60,8 +60,8 @@ def keep(
 
 def stored(store: Store, key: str) -> Result | None:
     """Return the stored result of a key; None if it is missing or unreadable."""
-    found = store.get(key)
-    return None if found is None else from_entry(found)
+    entry = store.get(key)
+    return None if entry is None else from_entry(entry)
 
 
 def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, Any]:
@@ -106,18 +106,18 @@ def provenance(run: RunSpec, header: PlanHeader, seconds: float) -> dict[str, An
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the installed packages that results depend on."""
-    found = {"schema": str(SCHEMA), "python": platform.python_version()}
+    installed = {"schema": str(SCHEMA), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
+            installed[package] = importlib.metadata.version(package)
+    return installed
 
 
 def software() -> dict[str, str]:
     """Return the versions that all parts of a run must share."""
-    found = {"poskernel": poskernel_core.__version__, **versions()}
-    found.pop("python")
-    return found
+    installed = {"poskernel": poskernel_core.__version__, **versions()}
+    installed.pop("python")
+    return installed
 
 
 def to_entry(result: Result) -> Entry:
@@ -161,7 +161,7 @@ def to_line(key: str, result: Result) -> bytes:
         "chosen": result.chosen,
         "order": {part: [*arrays] for part, arrays in parts.items()},
     }
-    arrays = {f"{part}/{name}": each for part in parts for name, each in parts[part].items()}
+    arrays = {f"{part}/{name}": array for part in parts for name, array in parts[part].items()}
     return encode(key, header, arrays)
 
 
@@ -174,7 +174,7 @@ def from_line(key: str, data: bytes) -> Result:
     try:
         header, arrays = decode(data, key) or ({}, {})
         texts = {name: texts_array(text) for name, text in header["texts"].items()}
-        if any(not isinstance(each, str) for array in texts.values() for each in array.flat):
+        if any(not isinstance(value, str) for array in texts.values() for value in array.flat):
             raise ValueError("something else than texts")
         return Result(
             analysis=str(header["analysis"]),
@@ -213,7 +213,7 @@ def from_entry(entry: Entry) -> Result | None:
         question = ANALYSES.get(header["analysis"])
         kept = set(header["axes"])
         if question:  # an earlier version may have declared more
-            kept &= {TOKENS.name, *(each.name for each in (*question.values, *question.texts))}
+            kept &= {TOKENS.name, *(value.name for value in (*question.values, *question.texts))}
         for path, array in sorted(arrays.items()):  # safetensors has them in any order
             part, name = path.split("/", 1)
             if part == "coordinates" or name in kept:

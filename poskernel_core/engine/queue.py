@@ -47,7 +47,7 @@ class Task:
 
     def leave(self, client: str) -> None:
         """Take a client away; others wait still."""
-        self.clients = tuple(each for each in self.clients if each != client)
+        self.clients = tuple(waiting for waiting in self.clients if waiting != client)
 
     def look(self, query: int) -> None:
         """Let the result form at this position too."""
@@ -122,12 +122,12 @@ class Queue:
     def take(self, on_device: bool, fits: Callable[[Task], bool] = bool) -> Task | None:
         """Return the next task that fits, without waiting; None if there is none."""
         with self._changed:
-            tasks = [each for each in self._waiting if each.on_device == on_device]
+            tasks = [queued for queued in self._waiting if queued.on_device == on_device]
             waiting = dict.fromkeys(client for task in tasks for client in task.clients)
             last = self._turns[on_device]
-            turns = [each for each in last[:-1] if each in waiting]
-            turns += [each for each in waiting if each not in last]
-            turns += [each for each in last[-1:] if each in waiting]
+            turns = [turn for turn in last[:-1] if turn in waiting]
+            turns += [turn for turn in waiting if turn not in last]
+            turns += [turn for turn in last[-1:] if turn in waiting]
             for client in turns:
                 task = next((t for t in tasks if client in t.clients and fits(t)), None)
                 if task is not None:

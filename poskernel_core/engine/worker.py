@@ -117,12 +117,12 @@ class Worker:
     def _take(self, messages: Iterable[dict[str, Any]]) -> None:
         """Queue tasks that were sent together, so that they can share a pass."""
         tasks = []
-        for each in messages:
+        for message in messages:
             try:
-                plan, execution = Plan.read(each["plan"]), Execution(**each["execution"])
-                tasks.append(Task(each["key"], plan, execution, (each["client"],)))
+                plan, execution = Plan.read(message["plan"]), Execution(**message["execution"])
+                tasks.append(Task(message["key"], plan, execution, (message["client"],)))
             except Exception as error:
-                self._say(each["key"], _failure(error))
+                self._say(message["key"], _failure(error))
         self._tasks |= {task.key: task for task in tasks}
         self._queue.put(*tasks)
 
@@ -161,7 +161,9 @@ class Worker:
             with shared.models.holding(plan.run.model, task.execution.device, dtype):
                 if plan.missing:
                     waiting = self._queue.for_device()
-                    others = [each.plan for each in waiting if each.execution == task.execution]
+                    others = [
+                        queued.plan for queued in waiting if queued.execution == task.execution
+                    ]
                     on_stage = partial(self._on_stage, task, Budget())
                     execute.gather_missing(shared, plan, task.execution, report, others, on_stage)
                 elif plan.experiment is not None:
@@ -191,33 +193,33 @@ class Worker:
         """Answer what is looked at from a stage of a pass; return whether the pass may end."""
         began, tasks = time.monotonic(), [task, *self._queue.for_device()]
         if budget.allows(stage):
-            for each in tasks:
+            for sharer in tasks:
                 try:
-                    for query in each.looked_at:
-                        if execute.form(self._store, each.plan, stage, query):
-                            self._say(each.key, {"formed": stage.windows})
+                    for query in sharer.looked_at:
+                        if execute.form(self._store, sharer.plan, stage, query):
+                            self._say(sharer.key, {"formed": stage.windows})
                 except Exception as error:  # the pass itself may go on well
                     with contextlib.suppress(Exception):
                         traceback.print_exception(error, file=sys.stderr)
             budget.spend(time.monotonic() - began)
-        self._keep(stage, [each for each in tasks if each.keeping])
+        self._keep(stage, [keeper for keeper in tasks if keeper.keeping])
         until = task.plan.run.until
         return until is not None and is_met(until, stage)
 
     def _keep(self, stage: Stage, wanted: Sequence[Task]) -> None:
         """Keep the statistics of a stage if a task wants them; the pass goes on in any case."""
-        told: Event = {"kept": stage.windows}
+        event: Event = {"kept": stage.windows}
         for task in wanted:
             task.keeping = False
         try:
             if wanted:
                 stage.write(self._store, stage.run)
                 if missing_statistics(self._store, stage.run):
-                    told = {"refused": execute.DROPPED}
+                    event = {"refused": execute.DROPPED}
         except StoreFailed as error:
-            told = {"refused": str(error)}
+            event = {"refused": str(error)}
         for task in wanted:
-            self._say(task.key, told)
+            self._say(task.key, event)
 
     def _sharing(self, report: Report) -> Report:
         """Return a report that first does the short experiments that wait.

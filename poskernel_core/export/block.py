@@ -27,10 +27,10 @@ VALUES = {
 
 def edges(length: int) -> Int[np.ndarray, " edge"]:
     """Return the first offset of each bin of ``length`` offsets, and ``length`` itself."""
-    found = [*range(min(EXACT + 2, length))]
-    while length > EXACT + 2 and (last := max(found[-1] + 1, round(found[-1] * GROWTH))) < length:
-        found.append(last)
-    return np.array([*found, length])
+    starts = [*range(min(EXACT + 2, length))]
+    while length > EXACT + 2 and (last := max(starts[-1] + 1, round(starts[-1] * GROWTH))) < length:
+        starts.append(last)
+    return np.array([*starts, length])
 
 
 def binned(values: Float[np.ndarray, "layer head offset"]) -> Float[np.ndarray, "layer head bin"]:
@@ -45,9 +45,9 @@ def packed(result: Result) -> bytes:
         raise BadRequest(f"Expected kernels or profiles of all heads, got {result.analysis!r}.")
     arrays = {}
     for name in VALUES[result.analysis]:
-        for kind, found in (("", result.values), ("_error", result.errors)):
-            if name in found and np.isfinite(found[name]).any():
-                arrays[name + kind] = binned(_by_offset(result, found[name]))
+        for kind, values in (("", result.values), ("_error", result.errors)):
+            if name in values and np.isfinite(values[name]).any():
+                arrays[name + kind] = binned(_by_offset(result, values[name]))
     layers, heads, _ = next(iter(arrays.values())).shape
     length = _by_offset(result, result.values[VALUES[result.analysis][0]]).shape[-1]
     header = identity(result) | {

@@ -60,13 +60,13 @@ def continuation(result: Result, head: str = "", query: int | None = None) -> st
     kind = question.continued if question else ""
     if str(run.get("architecture")) == "falcon":  # eager attention adds its ALiBi twice
         kind = ""
-    found = _KINDS[kind](result, run, at) if kind else {}
+    kind_fields = _KINDS[kind](result, run, at) if kind else {}
     architecture = str(run.get("architecture"))
-    bridged = found.get("bridged", architecture in BRIDGED)
+    bridged = kind_fields.get("bridged", architecture in BRIDGED)
     text = _text(run, result.params)
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "title": signature(result),
-        "kind": kind if found else "",
+        "kind": kind if kind_fields else "",
         "names": (),
         "ours": "",
         "bridged": bridged,
@@ -80,27 +80,27 @@ def continuation(result: Result, head: str = "", query: int | None = None) -> st
         else "",
         "several": not text and run.get("windows", 1) > 1,
         **at,
-        **found,
+        **kind_fields,
     }
-    told["cell"] = head_name(told["layer"], told["head"])
-    told["boot"] = _boot(run, bridged=bridged)
-    code = template("continuation.py.jinja").render(told)
+    fields["cell"] = head_name(fields["layer"], fields["head"])
+    fields["boot"] = _boot(run, bridged=bridged)
+    code = template("continuation.py.jinja").render(fields)
     return re.sub(r"\n{4,}", "\n\n\n", code).strip() + "\n"
 
 
 def _first(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the first run, where a result joins several by commas."""
     several = ("model", "revision", "corpus", "context", "windows", "dtype")
-    told = {name: str(run[name]).split(", ")[0] for name in several if ", " in str(run.get(name))}
-    numbers = {name: int(each) for name, each in told.items() if each.isdigit()}
-    return {**run, **told, **numbers}
+    texts = {name: str(run[name]).split(", ")[0] for name in several if ", " in str(run.get(name))}
+    numbers = {name: int(text) for name, text in texts.items() if text.isdigit()}
+    return {**run, **texts, **numbers}
 
 
 def _place(result: Result, run: Mapping[str, Any], head: str, query: int | None) -> dict[str, Any]:
     """Return layer, head and query position: those of the result, else those looked at."""
     chosen, gone = result.chosen, run.get("layers_without_heads") or {}
     cell = re.search(r"L(\d+)H(\d+)", str(result.params.get("head") or head))
-    layer = next(each for each in count() if str(each) not in gone)
+    layer = next(candidate for candidate in count() if str(candidate) not in gone)
     layer, number = (int(cell[1]), int(cell[2])) if cell else (layer, 0)
     known = result.coordinates.get("query")
     n = chosen.get("query", result.params.get("query", query))
@@ -139,8 +139,8 @@ def _arguments(run: Mapping[str, Any], **changed: Any) -> str:
         "start_token": False if run.get("start_token") is False else None,
         **changed,
     }
-    told = [f"{name}={value!r}" for name, value in given.items() if value is not None]
-    return ", ".join([repr(run.get("model")), *told])
+    arguments = [f"{name}={value!r}" for name, value in given.items() if value is not None]
+    return ", ".join([repr(run.get("model")), *arguments])
 
 
 def _text(run: Mapping[str, Any], params: Mapping[str, Any]) -> str:
@@ -184,14 +184,14 @@ def _kernel(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> dict[
     ):
         return {}
     layer, n = at["layer"], at["query"]
-    window, asked = run["sliding_windows"][layer], ""
+    window, arguments = run["sliding_windows"][layer], ""
     if params.get("source") == "text":
         corpus = _corpus(params.get("text"), params.get("text_item"), params)
-        asked = _arguments(run, corpus=corpus, windows=1)
+        arguments = _arguments(run, corpus=corpus, windows=1)
     elif params.get("source") == "token":
         few = min(run["windows_asked"], QUERIES_PER_POSITION)
         start = None if run["start_token"] and n else False
-        asked = _arguments(
+        arguments = _arguments(
             run, windows=few, context=n + 1, destination=params["token"], start_token=start
         )
     hooks = ("hook_rot_q", "hook_rot_k") if architecture in ROTATED else ("hook_q", "hook_k")
@@ -201,7 +201,7 @@ def _kernel(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> dict[
         "scale": run["score_scales"][layer],
         "first": max(params.get("skip", 0), n - window + 1 if window else 0),
         "sampled": run["queries_per_position"],
-        "asked": asked,
+        "asked": arguments,
         "ours": _ours(result, "etc", at),
     } | _peak(result, at)
 
@@ -233,14 +233,14 @@ def _induction(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> di
     """The tokens of the first copy are the drawn windows; the cell repeats them."""
     period, start = result.params["period"], int(run["start_token"])
     samples = result.params["samples"]
-    asked = samples + -samples % groups_of(samples)  # as many of each group are read
+    total = samples + -samples % groups_of(samples)  # as many of each group are read
     return {
         "names": ("hook_pattern",),
         "ours": _ours(result, "induction", at),
         "start": start,
         "period": period,
-        "windows": _arguments(run, context=period + start, windows=asked),
-        "few": f"[:{samples}]" if asked > samples else "",
+        "windows": _arguments(run, context=period + start, windows=total),
+        "few": f"[:{samples}]" if total > samples else "",
         "drawn": False,
     }
 
@@ -248,50 +248,50 @@ def _induction(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> di
 def _one_text(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
     length = run.get("text_tokens", len(result.words(TOKENS.name)))
     n = length - 1 if at["query"] is None else at["query"]
-    found: dict[str, Any] = {"names": ("hook_pattern",), "query": n, "key": None}
+    fields: dict[str, Any] = {"names": ("hook_pattern",), "query": n, "key": None}
     if "pattern" in result.values:
         row = result.only("pattern")
         for axis in row.axes["pattern"][:-1]:
             row = row.select(**{axis: n if axis == "query" else at[axis]})
         if len(row.values["pattern"]) == length:  # else a cell is a block of tokens
             key = int(row.values["pattern"].argmax())
-            found |= {"key": key, "ours": _ours(row, "pattern", {"key": key})}
-    return found
+            fields |= {"key": key, "ours": _ours(row, "pattern", {"key": key})}
+    return fields
 
 
 def _change(result: Result, run: Mapping[str, Any], at: dict[str, Any]) -> dict[str, Any]:
     params, architecture = result.params, str(run["architecture"])
     bridged, change, stage = architecture in BRIDGED, params["change"], params["stage"]
-    found: dict[str, Any] = {"change": change, "before": stage == "scores"}
-    found["square"] = "hook_attn_scores" if stage == "scores" else "hook_pattern"
+    fields: dict[str, Any] = {"change": change, "before": stage == "scores"}
+    fields["square"] = "hook_attn_scores" if stage == "scores" else "hook_pattern"
     writes = bridged and architecture not in READ_ONLY
     match change:
         case "ablate" if bridged or architecture not in OWN_ATTENTION:
             silenced: dict[int, list[int]] = {}
             for layer, head in parse_cells(params["heads"], NO_LIMIT, NO_LIMIT):
                 silenced.setdefault(layer, []).append(head)
-            found["silenced"] = silenced
+            fields["silenced"] = silenced
         case "blind" if writes:
             layers = params["layers"].strip()
             layers = parse_layers(layers, NO_LIMIT) if layers else None
-            found |= {"every": params["every"], "layers": layers}
+            fields |= {"every": params["every"], "layers": layers}
         case "move" if writes:
             layer, head = parse_cell(params["edited"] or params["head"], NO_LIMIT, NO_LIMIT)
-            found |= {name: params[name] for name in ("strength", "scope")}
-            found |= {"factor": params["scale"], "layer": layer, "head": head}
-            found["moves"] = parse_moves(params["moves"], result.words(TOKENS.name))
+            fields |= {name: params[name] for name in ("strength", "scope")}
+            fields |= {"factor": params["scale"], "layer": layer, "head": head}
+            fields["moves"] = parse_moves(params["moves"], result.words(TOKENS.name))
         case "average" if params["layer"] is None and architecture in UNROTATED:
-            found |= {"group": params["group"], "keep": params["keep"]}
+            fields |= {"group": params["group"], "keep": params["keep"]}
         case "remove" if architecture in UNROTATED | ROTATED:
             turned = params["embeddings"] == "positions" and architecture in ROTATED
             embedding = "hook_embed" if params["embeddings"] == "tokens" else "hook_pos_embed"
-            found |= {"turned": turned, "embedding": embedding}
+            fields |= {"turned": turned, "embedding": embedding}
         case _:
             return {}
     losses = [result.values.get(f"mean_{name}_loss") for name in ("clean", "changed")]
     if None not in losses:
-        found["ours"] = f" (PosKernel: {losses[0]:.6g}, {losses[1]:.6g})"
-    return found
+        fields["ours"] = f" (PosKernel: {losses[0]:.6g}, {losses[1]:.6g})"
+    return fields
 
 
 _KINDS: dict[str, Callable[[Result, Mapping[str, Any], dict[str, Any]], dict[str, Any]]] = {

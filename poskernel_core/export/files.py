@@ -125,8 +125,8 @@ def _about(result: Result) -> dict[str, Any]:
 
 def _digest(result: Result) -> str:
     run = {name: result.provenance.get(name) for name in RUN_FIELDS}
-    asked = json.dumps([result.analysis, result.params, run], sort_keys=True, default=str)
-    return hashlib.sha256(asked.encode()).hexdigest()[:12]
+    request = json.dumps([result.analysis, result.params, run], sort_keys=True, default=str)
+    return hashlib.sha256(request.encode()).hexdigest()[:12]
 
 
 def _head(about: dict[str, Any]) -> str:
@@ -153,8 +153,8 @@ def file_stem(result: Result, name: str) -> str:
     about = identity(result)
     model = re.sub(r"[^\w.-]+", "_", str(about.get("model", PACKAGE))).strip("_.")
     places = [
-        "-".join(re.findall(r"\bL\d+H\d+", each)) if each == about.get("heads") else each
-        for each in _places(about)
+        "-".join(re.findall(r"\bL\d+H\d+", part)) if part == about.get("heads") else part
+        for part in _places(about)
     ]
     return "-".join([model, *places, *dict.fromkeys((result.analysis, name))])
 
@@ -163,9 +163,9 @@ def caption(result: Result) -> str:
     """Return one line with a result's identity and origin."""
     about = _titled(result)
     weights, apart = about.pop("weights", ""), ("layer", "head", "heads")
-    shown = [f"{name} {value}" for name, value in about.items() if name not in apart]
-    told = ", ".join(filter(None, [_head(about), *shown, weights]))
-    return f"{told}; {PACKAGE} {__version__}"
+    details = [f"{name} {value}" for name, value in about.items() if name not in apart]
+    line = ", ".join(filter(None, [_head(about), *details, weights]))
+    return f"{line}; {PACKAGE} {__version__}"
 
 
 def signature(result: Result) -> str:
@@ -270,7 +270,7 @@ def to_csv(result: Result) -> str:
         writer = csv.DictWriter(text, columns, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
         writer.writeheader()
         writer.writerows(
-            {name: None if each != each else each for name, each in row.items()} for row in rows
+            {name: None if cell != cell else cell for name, cell in row.items()} for row in rows
         )
     return text.getvalue()
 
@@ -318,8 +318,8 @@ def to_xarray(result: Result) -> Any:
 def _scalars(result: Result) -> Iterator[tuple[str, str]]:
     for name, value in identity(result).items():
         yield name, " ".join(str(value).split())
-    if told := errors_of(result):
-        yield "errors", told
+    if errors := errors_of(result):
+        yield "errors", errors
     for name in result.values:
         if not result.axes[name]:
             yield name, f"{result.text_of(name)} {result.units[name]}"

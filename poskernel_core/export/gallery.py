@@ -48,19 +48,19 @@ class GalleryRun:
     query: int
 
 
-def gallery(shown: GalleryRun) -> Iterator[tuple[str, str]]:
+def gallery(run: GalleryRun) -> Iterator[tuple[str, str]]:
     """Yield the names and texts of all files."""
-    yield "index.html", _index(shown)  # first: the next export knows its folder by this file
+    yield "index.html", _index(run)  # first: the next export knows its folder by this file
     yield "plotly.min.js", get_plotlyjs()
     yield "style.css", FOLDER.joinpath("gallery.css").read_text("utf-8")
     yield "grid.js", FOLDER.joinpath("gallery.js").read_text("utf-8")
-    yield "measures.csv", to_csv(shown.verdicts)
-    cells = _cells(shown.verdicts)
+    yield "measures.csv", to_csv(run.verdicts)
+    cells = _cells(run.verdicts)
     for place, (layer, head) in enumerate(cells):
         near = [cells[at] if 0 <= at < len(cells) else None for at in (place - 1, place + 1)]
-        kernel = shown.kernel.select(layer=layer, head=head)
+        kernel = run.kernel.select(layer=layer, head=head)
         yield f"heads/{head_name(layer, head)}.csv", to_csv(kernel)
-        yield f"heads/{head_name(layer, head)}.html", _head(shown, layer, head, near)
+        yield f"heads/{head_name(layer, head)}.html", _head(run, layer, head, near)
 
 
 def _cells(verdicts: Result) -> list[tuple[int, int]]:
@@ -74,33 +74,33 @@ def _cells(verdicts: Result) -> list[tuple[int, int]]:
     ]
 
 
-def _index(shown: GalleryRun) -> str:
-    found = shown.verdicts
-    layers, heads = found.texts["verdict"].shape
+def _index(run: GalleryRun) -> str:
+    verdicts = run.verdicts
+    layers, heads = verdicts.texts["verdict"].shape
     return PAGE.render(
-        model=found.model_title,
-        about=_about(found, "Attention heads"),
-        measures=list(zip(found.words("measure"), found.words("unit"), strict=True)),
+        model=verdicts.model_title,
+        about=_about(verdicts, "Attention heads"),
+        measures=list(zip(verdicts.words("measure"), verdicts.words("unit"), strict=True)),
         layers=layers,
         heads=heads,
-        verdicts={at: found.texts["verdict"][at] for at in _cells(found)},
-        data=_data(shown),
+        verdicts={at: verdicts.texts["verdict"][at] for at in _cells(verdicts)},
+        data=_data(run),
     )
 
 
-def _data(shown: GalleryRun) -> list[dict[str, Any]]:
-    found = shown.verdicts
-    told = []
-    for place, title in enumerate(found.words("measure")):
-        one = found.select(measure=place)
-        kinds = [word for word in found.texts["kinds"][place].tolist() if word]
+def _data(run: GalleryRun) -> list[dict[str, Any]]:
+    verdicts = run.verdicts
+    entries = []
+    for place, title in enumerate(verdicts.words("measure")):
+        one = verdicts.select(measure=place)
+        kinds = [word for word in verdicts.texts["kinds"][place].tolist() if word]
         values = one.values["value"]
-        declared = shown.measures[title]
+        declared = run.measures[title]
         shade = shaded(values, declared.scale, declared.floor, kinds)
-        told.append(
+        entries.append(
             {
                 "title": title,
-                "reading": shown.measures[title].reading,
+                "reading": run.measures[title].reading,
                 "colours": [
                     [NO_COLOUR if colour == NO_VALUE else colour for colour in row]
                     for row in shade.colours
@@ -112,7 +112,7 @@ def _data(shown: GalleryRun) -> list[dict[str, Any]]:
                 ],
             }
         )
-    return told
+    return entries
 
 
 def _told(one: Result, layer: int, head: int, kinds: list[str]) -> str:
@@ -124,26 +124,26 @@ def _told(one: Result, layer: int, head: int, kinds: list[str]) -> str:
     return f"{value:.4g}" + (f" ± {error:.2g}" if np.isfinite(error) else "")
 
 
-def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] | None]) -> str:
-    one = shown.verdicts.select(layer=layer, head=head)
-    kernel = shown.kernel.select(layer=layer, head=head)
-    profile = shown.profile.select(layer=layer, head=head).only("profile")
-    sinks = shown.sinks.select(layer=layer, head=head).only("alpha")
+def _head(run: GalleryRun, layer: int, head: int, near: list[tuple[int, int] | None]) -> str:
+    one = run.verdicts.select(layer=layer, head=head)
+    kernel = run.kernel.select(layer=layer, head=head)
+    profile = run.profile.select(layer=layer, head=head).only("profile")
+    sinks = run.sinks.select(layer=layer, head=head).only("alpha")
     columns = {
         "measure": one.words("measure"),
         "value": measure_texts(one),
         "unit": one.words("unit"),
         "rank": rank_texts(one),
     }
-    curve = figure_of(kernel, query=shown.query)
+    curve = figure_of(kernel, query=run.query)
     figures = {
-        "kernel": (f"Positional kernel at n = {shown.query}", kernel, curve),
+        "kernel": (f"Positional kernel at n = {run.query}", kernel, curve),
         "diagonals": (
             "Mean attention by offset", profile, figure_of(profile, most=OFFSETS)
         ),
         "sink": ("Attention to the first keys", sinks, figure_of(sinks)),
     }  # fmt: skip
-    before, after = (head_name(*each) if each else None for each in near)
+    before, after = (head_name(*cell) if cell else None for cell in near)
     return PAGE.render(
         model=one.model_title,
         cell=head_name(layer, head),
@@ -151,24 +151,24 @@ def _head(shown: GalleryRun, layer: int, head: int, near: list[tuple[int, int] |
         after=after,
         verdict=one.texts["verdict"],
         claims=[claim for claim in one.words("claim") if claim],
-        figures={name: _drawn(name, *each) for name, each in figures.items()},
+        figures={name: _drawn(name, *entry) for name, entry in figures.items()},
         columns=columns,
         rows=list(zip(*columns.values(), strict=True)),
     )
 
 
-def _drawn(name: str, title: str, found: Result, figure: go.Figure) -> dict[str, str]:
+def _drawn(name: str, title: str, result: Result, figure: go.Figure) -> dict[str, str]:
     figure.update_layout(autosize=True, width=None, title=None)
-    config = chart_config(file_stem(found, name))
+    config = chart_config(file_stem(result, name))
     drawn = figure.to_html(
         include_plotlyjs=False, full_html=False, config=config, default_width="100%"
     )
-    return _about(found, title) | {"title": title, "drawn": drawn}
+    return _about(result, title) | {"title": title, "drawn": drawn}
 
 
-def _about(found: Result, title: str) -> dict[str, str]:
+def _about(result: Result, title: str) -> dict[str, str]:
     return {
-        "caption": caption_and_errors(found),
-        "citation": citation(found, title),
-        "bibtex": bibtex(found, title),
+        "caption": caption_and_errors(result),
+        "citation": citation(result, title),
+        "bibtex": bibtex(result, title),
     }

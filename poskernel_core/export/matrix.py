@@ -108,8 +108,8 @@ class Matrix:
         """Return what is shown, and its size."""
         count, names = len(self.labels), [*self.parts]
         heads = "one head" if count == 1 else f"{count} heads"
-        told = "" if len(names) == 1 else f" ({', '.join(names)})"
-        return f"Attention of {heads} on {len(self.tokens)} tokens{told}."
+        suffix = "" if len(names) == 1 else f" ({', '.join(names)})"
+        return f"Attention of {heads} on {len(self.tokens)} tokens{suffix}."
 
 
 def matrix(pattern: Any, tokens: Sequence[str], *, names: Sequence[str] | None = None) -> Matrix:
@@ -133,18 +133,18 @@ def matrix(pattern: Any, tokens: Sequence[str], *, names: Sequence[str] | None =
         TooLarge: more numbers than a browser draws.
     """
     given = pattern if isinstance(pattern, Mapping) else {"pattern": pattern}
-    parts = {str(name): _numbers(each, str(name)) for name, each in given.items()}
-    shapes = {name: each.shape for name, each in parts.items()}
+    parts = {str(name): _numbers(part, str(name)) for name, part in given.items()}
+    shapes = {name: array.shape for name, array in parts.items()}
     if len({*shapes.values()}) != 1:
-        told = ", ".join(f"{name!r} {[*shape]}" for name, shape in shapes.items())
-        raise BadRequest(f"Expected parts of one shape, got {told or 'an empty dictionary'}.")
+        sizes = ", ".join(f"{name!r} {[*shape]}" for name, shape in shapes.items())
+        raise BadRequest(f"Expected parts of one shape, got {sizes or 'an empty dictionary'}.")
     shape = next(iter(shapes.values()))
     _check_shape(shape, len(parts))
     words = _texts(tokens, "tokens", shape[-1], "key", "give tokenizer.convert_ids_to_tokens(ids)")
     layers = shape[0] if len(shape) == 4 else None
-    flat = {name: each.reshape(-1, *shape[-2:]) for name, each in parts.items()}
-    for name, each in flat.items():
-        _check_finite(each, name if len(parts) > 1 else "pattern")
+    flat = {name: array.reshape(-1, *shape[-2:]) for name, array in parts.items()}
+    for name, numbers in flat.items():
+        _check_finite(numbers, name if len(parts) > 1 else "pattern")
     count = len(next(iter(flat.values())))
     labels = (
         [head_name(layer, head) for layer in range(layers) for head in range(count // layers)]
@@ -166,7 +166,7 @@ def _styles() -> dict[str, str]:
     shared, *own = (
         BROWSER.joinpath(f"{name}.css").read_text("utf-8") for name in ("parts", "matrix", *PARTS)
     )
-    return {name: shared + each for name, each in zip(("matrix", *PARTS), own, strict=True)}
+    return {name: shared + sheet for name, sheet in zip(("matrix", *PARTS), own, strict=True)}
 
 
 def _top(values: np.ndarray, is_share: bool) -> float:
@@ -181,18 +181,18 @@ def _top(values: np.ndarray, is_share: bool) -> float:
 def _numbers(given: Any, name: str) -> np.ndarray:
     """Return a tensor, an array or lists of them as an array of 32 bits."""
     try:
-        found = np.asarray(_plain(given))
-        if found.dtype.kind == "O" and all(isinstance(each, Real) for each in found.flat):
-            found = found.astype(float)
-        if found.dtype.kind not in "fiub" and found.dtype.name != "bfloat16":
-            raise TypeError(f"{found.dtype} {[*found.shape]}")
+        array = np.asarray(_plain(given))
+        if array.dtype.kind == "O" and all(isinstance(item, Real) for item in array.flat):
+            array = array.astype(float)
+        if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
+            raise TypeError(f"{array.dtype} {[*array.shape]}")
         with np.errstate(over="ignore"):
-            found = found.astype(np.float32)
+            array = array.astype(np.float32)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadRequest(f"Expected numbers {AXES} as {name!r}, got {brief(given)}.") from error
-    if found.ndim == 5 and found.shape[1] == 1:  # what models return: a batch in each layer
-        found = found[:, 0]
-    return found[0] if found.ndim == 4 and len(found) == 1 else found
+    if array.ndim == 5 and array.shape[1] == 1:  # what models return: a batch in each layer
+        array = array[:, 0]
+    return array[0] if array.ndim == 4 and len(array) == 1 else array
 
 
 def _plain(given: Any) -> Any:
@@ -205,7 +205,7 @@ def _plain(given: Any) -> Any:
         nested = len(given) and (
             hasattr(given[0], "detach") or isinstance(given[0], (list, tuple, np.ndarray))
         )
-        return [_plain(each) for each in given] if nested else given
+        return [_plain(item) for item in given] if nested else given
     return given
 
 
@@ -244,12 +244,12 @@ def _check_finite(numbers: np.ndarray, name: str) -> None:
 def _texts(given: Any, what: str, count: int, axis: str, like: str) -> list[str]:
     if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
         raise BadRequest(f"Expected a list of strings as {what!r}, got {brief(given)}: {like}.")
-    for each in given:
-        if not isinstance(each, str):
-            raise BadRequest(f"Expected strings as {what!r}, got {brief(each)}: {like}.")
+    for item in given:
+        if not isinstance(item, str):
+            raise BadRequest(f"Expected strings as {what!r}, got {brief(item)}: {like}.")
     if len(given) != count:
         raise BadRequest(
             f"Expected as many {what} as there are {axis}s, got {len(given)} {what} and "
             f"{count} {axis}s."
         )
-    return [str(each) for each in given]
+    return [str(text) for text in given]

@@ -179,7 +179,7 @@ def page_address(result: Result, base: str) -> str:
     The address names the question; the dashboard opens the matching page.
     """
     run, params = result.provenance, result.params | result.chosen
-    asked: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "show": result.analysis,
         "model": run.get("model"),
         "revision": run.get("revision"),
@@ -193,23 +193,23 @@ def page_address(result: Result, base: str) -> str:
         "manyheads": params.get("heads") if result.analysis == "ablate-heads" else None,
     }
     if {"layer", "head"} <= result.chosen.keys():
-        asked["head"] = head_name(result.chosen["layer"], result.chosen["head"])
+        fields["head"] = head_name(result.chosen["layer"], result.chosen["head"])
     if result.analysis.startswith("own-text"):
-        asked["at"] = result.chosen.get("query")
-        asked.pop("query")
+        fields["at"] = result.chosen.get("query")
+        fields.pop("query")
     else:
-        asked["source"] = SOURCES.get(params.get("source", ""))
-        asked["item"] = params.get("text_item") or ("my own text" if params.get("text") else None)
+        fields["source"] = SOURCES.get(params.get("source", ""))
+        fields["item"] = params.get("text_item") or ("my own text" if params.get("text") else None)
     if params.get("source") in (None, "token"):
-        asked["token"] = params.get("token")
+        fields["token"] = params.get("token")
     if run.get("corpus") in (TYPED, RANDOM, REPEATED):  # no choice of pages
-        asked |= dict.fromkeys(("corpus", "context", "windows"))
-    told = {name: value for name, value in asked.items() if value not in (None, "")}
-    told |= _of_prompts(params)
+        fields |= dict.fromkeys(("corpus", "context", "windows"))
+    given = {name: value for name, value in fields.items() if value not in (None, "")}
+    given |= _of_prompts(params)
     for name in ("text", "pairs"):
-        if len(str(told.get(name, ""))) > MAX_IN_ADDRESS:
-            told.pop(name)
-    return f"{base}/?{urlencode(told)}"
+        if len(str(given.get(name, ""))) > MAX_IN_ADDRESS:
+            given.pop(name)
+    return f"{base}/?{urlencode(given)}"
 
 
 def _of_prompts(params: Mapping[str, Any]) -> dict[str, Any]:

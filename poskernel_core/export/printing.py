@@ -70,11 +70,11 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
     title = f"{cell}: {title}" if cell not in title else title
     spec = json.loads(figure.to_json())
     layout, pixels = spec["layout"], width * 96 / 25.4
-    traces = [each for each in spec["data"]
-              if each.get("visible", True) is True and each.get("name") != SELECTED]  # fmt: skip
+    traces = [entry for entry in spec["data"]
+              if entry.get("visible", True) is True and entry.get("name") != SELECTED]  # fmt: skip
     for trace in traces:
         if isinstance(trace.get("text"), list):
-            trace["text"] = [str(each).replace(" ◀", "") for each in trace["text"]]
+            trace["text"] = [str(label).replace(" ◀", "") for label in trace["text"]]
         _set_marks(trace.get("marker", {}), min(1.0, width / WIDTHS[1]))
     for gone in ("sliders", "updatemenus", "template", "title"):
         layout.pop(gone, None)
@@ -90,8 +90,8 @@ def printed(figure: go.Figure, result: Result, width: int, title: str = "") -> d
             size = MIDDLE if room >= NARROW else SMALL
             axis["title"] |= {"text": _wrapped(text, room, size), "font": {"size": size}}
     notes = layout.get("annotations", [])
-    unit = "".join(each["text"] for each in notes if each.get("name") == "unit")
-    layout["annotations"] = [each for each in notes if each.get("name") != "unit"]
+    unit = "".join(note["text"] for note in notes if note.get("name") == "unit")
+    layout["annotations"] = [note for note in notes if note.get("name") != "unit"]
     for scene in (layout[name] for name in layout if name.startswith("scene")):
         eye = scene.setdefault("camera", {}).setdefault("eye", dict.fromkeys("xyz", 1.25))
         eye |= {axis: 1.5 * eye[axis] for axis in eye}  # room for the titles of its axes
@@ -210,10 +210,10 @@ def font_file() -> Path:
     Raises:
         BadRequest: it is not installed, as for those who only ask a server.
     """
-    found = find_spec("streamlit")
-    if found is None:
+    spec = find_spec("streamlit")
+    if spec is None:
         raise BadRequest("Pictures need the font of Streamlit: install streamlit, or ask a server.")
-    folder = Path(found.origin or "").parent
+    folder = Path(spec.origin or "").parent
     return next(folder.glob("static/static/media/SourceSansVF-Upright*.woff2"))
 
 
@@ -224,16 +224,18 @@ def _wrapped(text: str, room: float, size: float) -> str:
 
 def _upright(layout: dict[str, Any]) -> float:
     """Return how high the labels are that stand upright under a figure, in pixels."""
-    upright = [each for each in layout.values()
-               if isinstance(each, dict) and each.get("tickangle") == -90]  # fmt: skip
+    upright = [value for value in layout.values()
+               if isinstance(value, dict) and value.get("tickangle") == -90]  # fmt: skip
     lengths = [len(text) for axis in upright for text in axis.get("ticktext", ())]
     return max(lengths, default=0) * SMALL * LETTER
 
 
 def _bars(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    maps = [each for each in traces if each["type"] == "heatmap" and each.get("showscale", True)]
-    marks = [each["marker"] for each in traces if "colorbar" in each.get("marker", {})]
-    return [each.setdefault("colorbar", {}) for each in (*maps, *marks)]
+    maps = [
+        trace for trace in traces if trace["type"] == "heatmap" and trace.get("showscale", True)
+    ]
+    marks = [trace["marker"] for trace in traces if "colorbar" in trace.get("marker", {})]
+    return [item.setdefault("colorbar", {}) for item in (*maps, *marks)]
 
 
 def _set_marks(marker: dict[str, Any], share: float) -> None:
@@ -246,11 +248,11 @@ def _set_marks(marker: dict[str, Any], share: float) -> None:
 
 def _set_text(node: Any) -> None:
     """Set text of all parts in 7 to 9 points, in place, and grey text in black."""
-    for name, each in node.items() if isinstance(node, dict) else enumerate(node):
-        if isinstance(each, dict | list):
-            _set_text(each)
-        if isinstance(each, dict) and str(name).endswith("font"):
-            if isinstance(size := each.get("size"), int | float):
-                each["size"] = min(max(size, SMALL), LARGE)
-            if each.get("color") == MUTED:
-                each["color"] = "#000000"
+    for name, child in node.items() if isinstance(node, dict) else enumerate(node):
+        if isinstance(child, dict | list):
+            _set_text(child)
+        if isinstance(child, dict) and str(name).endswith("font"):
+            if isinstance(size := child.get("size"), int | float):
+                child["size"] = min(max(size, SMALL), LARGE)
+            if child.get("color") == MUTED:
+                child["color"] = "#000000"

@@ -45,21 +45,21 @@ def described(question: str) -> Schema:
     Raises:
         UnknownAnalysis: no analysis has that name.
     """
-    asked = find(question)
-    return listed(asked) | {
-        "selectable": asked.selectable(),
-        "params": asked.params.model_json_schema(),
+    analysis = find(question)
+    return listed(analysis) | {
+        "selectable": analysis.selectable(),
+        "params": analysis.params.model_json_schema(),
         "values": [
             {
-                "name": each.name,
-                "axes": [*each.axes],
-                "unit": each.unit,
-                "meaning": as_markdown(each.meaning),
-                "kind": each.kind if each.has_interval else None,
-                "labels": [*each.labels],
-                "optional": each.optional,
+                "name": value.name,
+                "axes": [*value.axes],
+                "unit": value.unit,
+                "meaning": as_markdown(value.meaning),
+                "kind": value.kind if value.has_interval else None,
+                "labels": [*value.labels],
+                "optional": value.optional,
             }
-            for each in (*asked.values, *asked.texts)
+            for value in (*analysis.values, *analysis.texts)
         ],
         "answer": schema(question),
         "stage": schema(question, live=True),
@@ -75,16 +75,16 @@ def schema(question: str, *, live: bool = False) -> Schema:
     Raises:
         UnknownAnalysis: no question has that name.
     """
-    asked = find(question)
-    head = {"$schema": DIALECT, "title": asked.title, "type": "object"}
+    analysis = find(question)
+    head = {"$schema": DIALECT, "title": analysis.title, "type": "object"}
     parts: tuple[str, ...] = ("values", "lows", "highs", "errors")
     fields: Schema = {"windows": COUNT, "of": COUNT}
     if not live:
         run = {name: {"type": ["string", *kinds]} for name, kinds in RUN.items()}
-        given, of = asked.params.model_json_schema(), asked.params.model_fields
+        given, of = analysis.params.model_json_schema(), analysis.params.model_fields
         needed = [name for name in given["properties"] if not of[name].exclude_if]
         fields = {
-            "analysis": {"const": asked.name},
+            "analysis": {"const": analysis.name},
             "run": {
                 "type": "object",
                 "properties": run | {"params": given | {"required": needed}},
@@ -92,10 +92,10 @@ def schema(question: str, *, live: bool = False) -> Schema:
             },
             "units": _closed(
                 {
-                    name: TEXT if each.unit == OF_MEASURE else {"const": each.unit}
-                    for name, each in _declared(asked).items()
+                    name: TEXT if value.unit == OF_MEASURE else {"const": value.unit}
+                    for name, value in _declared(analysis).items()
                 },
-                _optional(asked),
+                _optional(analysis),
             ),
             "identity": {"type": "object"},
             "error_counts": TEXT,
@@ -105,37 +105,39 @@ def schema(question: str, *, live: bool = False) -> Schema:
     kept = _closed(fields | dict.fromkeys(parts, True), ["finding"])
     chosen = []
     # the axes that ``--head`` and ``--query`` may take away, if they are no parameters
-    heads = [(), ("layer", "head")] if "head" in asked.selectable() else [()]
-    queries = [(), ("query",)] if "query" in asked.selectable() else [()]
+    heads = [(), ("layer", "head")] if "head" in analysis.selectable() else [()]
+    queries = [(), ("query",)] if "query" in analysis.selectable() else [()]
     for gone in (head + query for head, query in product(heads, queries)):
-        each = _parts(asked, gone, live=live)
-        chosen.append({"properties": {part: each[part] for part in parts}})
+        schemas = _parts(analysis, gone, live=live)
+        chosen.append({"properties": {part: schemas[part] for part in parts}})
     return head | kept | {"anyOf": chosen}
 
 
 def _parts(question: Question[Any], gone: tuple[str, ...], *, live: bool) -> dict[str, Schema]:
     """Return the schemas of the parts of an answer from which ``gone`` axes were selected."""
     axes = {
-        name: tuple(axis for axis in each.axes if axis not in gone)
-        for name, each in _declared(question).items()
+        name: tuple(axis for axis in declared.axes if axis not in gone)
+        for name, declared in _declared(question).items()
     }
-    numeric = {each.name for each in question.values}
+    numeric = {declared.name for declared in question.values}
     texts = {name: _array(TEXT, every) for name, every in axes.items() if name not in numeric}
     optional = _optional(question)
     if live:
-        optional |= {each.name for each in question.values if each.over_positions}
+        optional |= {declared.name for declared in question.values if declared.over_positions}
     values = {}
-    for each in question.values:  # null where there is no number, or no label
-        other = ["string"] if each.unit == OF_MEASURE else []
+    for value in question.values:  # null where there is no number, or no label
+        other = ["string"] if value.unit == OF_MEASURE else []
         leaf = (
-            {"enum": [*each.labels, None]} if each.labels else {"type": ["number", "null", *other]}
+            {"enum": [*value.labels, None]}
+            if value.labels
+            else {"type": ["number", "null", *other]}
         )
-        values[each.name] = {"description": as_markdown(each.meaning)}
-        values[each.name] |= _array(leaf, axes[each.name])
+        values[value.name] = {"description": as_markdown(value.meaning)}
+        values[value.name] |= _array(leaf, axes[value.name])
     estimated = {
-        each.name: _array({"type": ["number", "null"]}, axes[each.name])
-        for each in question.values
-        if each.has_interval
+        declared.name: _array({"type": ["number", "null"]}, axes[declared.name])
+        for declared in question.values
+        if declared.has_interval
     }
     numbers = _list({"type": ["number", "null"]})
     along = {axis: numbers for every in axes.values() for axis in every}
@@ -150,12 +152,12 @@ def _parts(question: Question[Any], gone: tuple[str, ...], *, live: bool) -> dic
 
 
 def _declared(question: Question[Any]) -> dict[str, Value]:
-    told = replace(TOKENS, optional=True)
-    return {each.name: each for each in (told, *question.values, *question.texts)}
+    tokens = replace(TOKENS, optional=True)
+    return {value.name: value for value in (tokens, *question.values, *question.texts)}
 
 
 def _optional(question: Question[Any]) -> set[str]:
-    return {name for name, each in _declared(question).items() if each.optional}
+    return {name for name, value in _declared(question).items() if value.optional}
 
 
 def _array(leaf: Schema, axes: tuple[str, ...]) -> Schema:

@@ -41,8 +41,8 @@ def adapt(attention: nn.Module, architecture: str, attend: Attend) -> None:
         plain: Callable[..., Tensor] = type(attention)._get_embed_positions  # type: ignore[attr-defined]
 
         def turned(self: Any, position_ids: Tensor) -> Any:
-            found = plain(self, position_ids)
-            sin, cos = found.chunk(2, dim=-1)
+            sin_cos = plain(self, position_ids)
+            sin, cos = sin_cos.chunk(2, dim=-1)
             hooks, _ = vars(self)["poskernel"]
             cos, sin = hooks.rotated(cos, sin)
             return torch.cat([sin, cos], dim=-1)

@@ -56,7 +56,7 @@ class AttentionCall:
     def to(self, device: torch.device) -> AttentionCall:
         """Return the call on a device."""
         sinks = None if self.sinks is None else self.sinks.to(device)
-        q, k, v = (each.to(device) for each in (self.q, self.k, self.v))
+        q, k, v = (tensor.to(device) for tensor in (self.q, self.k, self.v))
         return replace(self, q=q, k=k, v=v, sinks=sinks)
 
     @property
@@ -205,8 +205,8 @@ def diagonal_sums(
     text, head, rows, keys = pattern.shape
     near = keys - rows  # offset of the first row's query from the first key
     strides, begin = (*pattern.stride()[:2], keys + 1, 1), pattern.storage_offset()
-    whole = pattern.as_strided((text, head, rows, near + 1), strides, begin)
-    parts = [whole.sum(dim=-2).flip(-1)]
+    diagonals = pattern.as_strided((text, head, rows, near + 1), strides, begin)
+    parts = [diagonals.sum(dim=-2).flip(-1)]
     if rows > 1:
         later = begin + keys + 2 - rows
         begun = pattern.as_strided((text, head, rows - 1, rows - 1), strides, later)
@@ -250,10 +250,10 @@ def band_sums(
             of_heads += scores.unflatten(1, (groups, rows))
     offsets = (text, heads, BAND_ROWS, 2 * reach + 1)
     strides = (heads * BAND_ROWS * width, BAND_ROWS * width, width + 1, 1)
-    found = total.as_strided(offsets, strides).sum(dim=-2).flip(-1)
+    sums = total.as_strided(offsets, strides).sum(dim=-2).flip(-1)
     if call.slopes is None:
-        return found
-    return found + _band_of_bias(call, reach, first_position).to(found)
+        return sums
+    return sums + _band_of_bias(call, reach, first_position).to(sums)
 
 
 def _band_of_bias(call: AttentionCall, reach: int, first: int) -> Tensor:
@@ -261,12 +261,12 @@ def _band_of_bias(call: AttentionCall, reach: int, first: int) -> Tensor:
     assert call.slopes is not None
     rows = torch.from_numpy(call.slopes.bias(call.q.shape[2])[:, first:])
     heads, length = rows.shape
-    found = rows.new_zeros(heads, 2 * reach + 1)
+    sums = rows.new_zeros(heads, 2 * reach + 1)
     for band, offset in enumerate(range(-reach, reach + 1)):
         low, high = max(0, offset), min(length, length + offset)
         if low < high:
-            found[:, band] = (rows[:, low - offset : high - offset] - rows[:, low:high]).sum(dim=-1)
-    return found
+            sums[:, band] = (rows[:, low - offset : high - offset] - rows[:, low:high]).sum(dim=-1)
+    return sums
 
 
 def hidden_keys(

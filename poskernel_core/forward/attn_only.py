@@ -74,8 +74,8 @@ def mismatch(tensor: str, held: Iterable[int], expected: Iterable[int]) -> str:
     return f"{tensor!r} has the shape {list(held)}, expected {list(expected)}"
 
 
-def _skeleton(name: str, told: dict[str, Any], geometry: Geometry) -> GPT2LMHeadModel:
-    if told.get("normalization_type", told.get("normalization")) != "LN":
+def _skeleton(name: str, settings: dict[str, Any], geometry: Geometry) -> GPT2LMHeadModel:
+    if settings.get("normalization_type", settings.get("normalization")) != "LN":
         raise UnsupportedModel(
             f"{name!r} is attention-only with another norm than LN, which is not read."
         )
@@ -92,7 +92,7 @@ def _skeleton(name: str, told: dict[str, Any], geometry: Geometry) -> GPT2LMHead
         tie_word_embeddings=False,
         bos_token_id=None,
         eos_token_id=None,
-        layer_norm_epsilon=told.get("eps", 1e-5),
+        layer_norm_epsilon=settings.get("eps", 1e-5),
     )
     module = GPT2LMHeadModel(config)
     for block in module.transformer.h:

@@ -25,7 +25,7 @@ LARGE = 1024.0
 
 def known_blocks(model: LoadedModel) -> list[Block]:
     """Return how every block is built; found once, and kept with the model."""
-    if any(each.is_meta for each in model.module.parameters()):
+    if any(parameter.is_meta for parameter in model.module.parameters()):
         raise UnsupportedModel(
             f"Some weights of {model.located.spec.name!r} stay on the disk, where they cannot be "
             "split into components: choose a smaller model, or another machine."
@@ -75,11 +75,11 @@ class Norm:
         flat, wave = torch.full_like(like, LARGE), torch.full_like(like, LARGE)
         wave[..., 1::2] = -LARGE
         bias = module.forward(torch.zeros_like(like)).to(like)
-        flat, found = (module.forward(each).to(like) - bias for each in (flat, wave))
-        centred = bool(flat.abs().max() < 1e-3 * found.abs().max())
+        flat, wave_out = (module.forward(probe).to(like) - bias for probe in (flat, wave))
+        centred = bool(flat.abs().max() < 1e-3 * wave_out.abs().max())
         wave = _centre(wave) if centred else wave
         eps = getattr(module, "variance_epsilon", None) or getattr(module, "eps", None) or 0.0
-        gain = found * (wave.square().mean(-1, keepdim=True) + eps).sqrt() / wave
+        gain = wave_out * (wave.square().mean(-1, keepdim=True) + eps).sqrt() / wave
         return Norm(gain, bias, centred, eps)
 
     def linear(self, x: Tensor) -> Tensor:
@@ -115,11 +115,11 @@ def _blocks_of(model: LoadedModel) -> list[Block]:
             f"{model.located.spec.name!r} has compressed keys, which are not split into components "
             "of the residual stream: choose a model whose layers make their keys of the stream."
         )
-    found = _Structure(model)
-    with EXACT, found.hooked(), in_float32(model.module):
-        model.run(made_up(model), observers=[found], keep=0)
-        found.close()
-    return found.blocks
+    structure = _Structure(model)
+    with EXACT, structure.hooked(), in_float32(model.module):
+        model.run(made_up(model), observers=[structure], keep=0)
+        structure.close()
+    return structure.blocks
 
 
 def refused(model: LoadedModel, layer: int, why: str) -> UnsupportedModel:
@@ -220,17 +220,17 @@ class _Structure(Observer):
             for part, given, out in self._seen
             if part not in attention and given is not None
         ]
-        same = [each for each in outside if each[1].numel() == between.numel()]  # OPT flattens
+        same = [call for call in outside if call[1].numel() == between.numel()]  # OPT flattens
         norms = [
             (part, out)
             for part, given, out in same
             if is_norm(part) and equal(given.reshape(between.shape), between)
         ]
-        maps = [each for each in outside if _is_map(each[0])]
-        reads = [each for each in maps if norms and torch.equal(each[1], norms[0][1])]
+        maps = [call for call in outside if _is_map(call[0])]
+        reads = [call for call in maps if norms and torch.equal(call[1], norms[0][1])]
         if not reads:
             return None
-        inner = {part for each, *_ in reads for part in each.modules() if part is not each}
-        first, last = next(each for each in reads if each[0] not in inner), maps[-1]
+        inner = {part for reader, *_ in reads for part in reader.modules() if part is not reader}
+        first, last = next(call for call in reads if call[0] not in inner), maps[-1]
         fits = first[2].shape[-1] == last[1].shape[-1] and first[0] is not last[0]
         return (norms[0][0], first[0], last[0]) if fits else None

@@ -55,7 +55,7 @@ def to_bridge(model: LoadedModel) -> Any:
 
 def _twin(model: LoadedModel) -> PreTrainedModel:
     """Return a copy of the modules with the same parameters, without our hooks and attention."""
-    shared = {id(each): each for each in (*model.module.parameters(), model.hooks)}
+    shared = {id(item): item for item in (*model.module.parameters(), model.hooks)}
     twin = copy.deepcopy(model.module, shared)
     for part in twin.modules():
         for hooks in ("_forward_hooks", "_forward_pre_hooks"):
@@ -70,12 +70,12 @@ def _twin(model: LoadedModel) -> PreTrainedModel:
 def _built(model: LoadedModel, twin: PreTrainedModel) -> Any:
     from transformer_lens.model_bridge.sources import build_bridge_from_module
 
-    name, found = model.located.spec.name, load_tokenizer(model.located)
-    tokenizer = found and PreTrainedTokenizerFast(
+    name, loaded = model.located.spec.name, load_tokenizer(model.located)
+    tokenizer = loaded and PreTrainedTokenizerFast(
         name_or_path=name,
-        tokenizer_object=copy.deepcopy(found.backend),
-        bos_token=found.start_token,
-        eos_token=found.start_token,
+        tokenizer_object=copy.deepcopy(loaded.backend),
+        bos_token=loaded.start_token,
+        eos_token=loaded.start_token,
         add_bos_token=True,
     )
     if model.geometry.architecture == "attn-only":

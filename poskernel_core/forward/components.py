@@ -134,7 +134,7 @@ class Reading:
     def has_constant(self) -> bool:
         """Whether queries or keys have a component that does not come from the stream."""
         sides = (self.query, self.key)
-        return any(bool(each.any()) for side in sides for each in (side.inner, side.outer))
+        return any(bool(constant.any()) for side in sides for constant in (side.inner, side.outer))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -305,7 +305,7 @@ def read_unembedding(model: LoadedModel) -> Unembedding:
     """Return how a model makes its logits, checked on a few tokens."""
     head: Any = model.module.get_output_embeddings()
     final, factor = model.remember("unembedding", None, lambda: _final_of(model, head))
-    weight, bias = (each.to(model.hooks.home) for each in affine(head))
+    weight, bias = (tensor.to(model.hooks.home) for tensor in affine(head))
     with in_float32(model.module):
         norm = Norm.of(final, weight.new_zeros(1, 1, len(weight)))
     return Unembedding(norm, factor * weight, factor * bias)
@@ -327,15 +327,15 @@ def _final_of(model: LoadedModel, head: nn.Module) -> tuple[nn.Module | None, fl
     *norms, (_, read, put_out) = seen
     config: Any = model.module.config.get_text_config()
     cap = getattr(config, "final_logit_softcapping", None)
-    shown = cap * torch.tanh(put_out / cap) if cap else put_out
-    factor = float((shown * logits).sum() / shown.square().sum())
-    if not equal(factor * shown, logits):
+    capped = cap * torch.tanh(put_out / cap) if cap else put_out
+    factor = float((capped * logits).sum() / capped.square().sum())
+    if not equal(factor * capped, logits):
         raise UnsupportedModel(
             f"The logits of {model.located.spec.name!r} are not split into contributions: they are "
             "no multiple of what the unembedding puts out; choose another model."
         )
-    found = [part for part, _, out in norms if torch.equal(out, read.float())]
-    return (found[-1] if found else None), 1.0 if cap else factor
+    final_norms = [part for part, _, out in norms if torch.equal(out, read.float())]
+    return (final_norms[-1] if final_norms else None), 1.0 if cap else factor
 
 
 class _Components(Observer):
@@ -416,7 +416,7 @@ class _Components(Observer):
     def written(self, unembedding: Unembedding, position: int) -> Written:
         here, read = slice(position, position + 1), self._kept[-1, "logits"][0][:, :1]
         scale = self._scale(unembedding.norm, self._streams[-1][:, here], read, self._until)
-        parts = (replace(each, rows=each.rows[:, :, here]) for each in self.parts(self._until))
+        parts = (replace(part, rows=part.rows[:, :, here]) for part in self.parts(self._until))
         logits = read[0, 0] @ unembedding.weight + unembedding.bias
         return Written(tuple(parts), unembedding, float(scale), logits)
 
@@ -442,7 +442,7 @@ class _Components(Observer):
             for norms in ("linear", "bias", "zero")
         ]
         return [
-            self._side(layer, name, norm, [getattr(each, name)[0] for each in probed], rotation)
+            self._side(layer, name, norm, [getattr(call, name)[0] for call in probed], rotation)
             for name in names
         ]
 
@@ -497,8 +497,8 @@ class _Components(Observer):
         block, grown = self._blocks[layer], self._streams[layer + 1] - self._streams[layer]
         if block.out is None:
             return [Part((f"layer {layer}",), grown[None])], torch.zeros_like(grown)
-        part, bias, whole = self._heads(layer, block)
-        mlp = [Part((f"MLP {layer}",), (grown - whole)[None])] if block.has_mlp else []
+        part, bias, total = self._heads(layer, block)
+        mlp = [Part((f"MLP {layer}",), (grown - total)[None])] if block.has_mlp else []
         return [part, *mlp], bias
 
     def _heads(self, layer: int, block: Block) -> tuple[Part, Tensor, Tensor]:
@@ -543,9 +543,9 @@ def _probe(
     rows = torch.cat([torch.zeros_like(unit[:1]), unit])[: None if norms == "linear" else 1]
 
     def replaced(norm: nn.Module, args: Any, _out: Tensor) -> Tensor:
-        found = Norm.of(norm, args[0])
-        whole = {"linear": found.linear(args[0]), "bias": found.bias}
-        return whole.get(norms, torch.zeros_like(args[0]))
+        fitted = Norm.of(norm, args[0])
+        outputs = {"linear": fitted.linear(args[0]), "bias": fitted.bias}
+        return outputs.get(norms, torch.zeros_like(args[0]))
 
     with ExitStack() as stack:
         for part in module.modules():

@@ -60,11 +60,11 @@ HEADLESS = {
 
 def read(name: str, config: dict[str, Any]) -> Geometry:
     """Return the attention geometry of a hub-format configuration."""
-    found = build(name, config)
+    built = build(name, config)
     with refusing(name, "{} cannot be run on a few tokens, as transformers says"):
-        found._experts_implementation = "eager"  # noqa: SLF001 - others want numbers in bfloat16
-        module = skeleton(name, found)
-        return _look(name, module, found.get_text_config(decoder=True))
+        built._experts_implementation = "eager"  # noqa: SLF001 - others want numbers in bfloat16
+        module = skeleton(name, built)
+        return _look(name, module, built.get_text_config(decoder=True))
 
 
 def build(name: str, config: dict[str, Any]) -> Any:
@@ -76,25 +76,25 @@ def build(name: str, config: dict[str, Any]) -> Any:
             "know: update it, or choose another model."
         )
     with refusing(name, "The config.json of {} describes no model that transformers builds"):
-        found = CONFIG_MAPPING[kind].from_dict(_plain(config))
-        if found.is_encoder_decoder:
+        built = CONFIG_MAPPING[kind].from_dict(_plain(config))
+        if built.is_encoder_decoder:
             raise UnsupportedModel(
                 f"{name!r} is an encoder with a decoder, which is not read: choose a decoder."
             )
-        if getattr(found, "activation_function", None) == "gelu_new":
-            found.activation_function = "gelu_pytorch_tanh"  # the same formula, fused
-        return found
+        if getattr(built, "activation_function", None) == "gelu_new":
+            built.activation_function = "gelu_pytorch_tanh"  # the same formula, fused
+        return built
 
 
 def _plain(value: Any) -> Any:
     """Return a copy of a configuration without what changes no logit, nested too."""
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {"__float__"}:  # as transformers writes infinity in JSON
         return float(value["__float__"])
-    return {field: _plain(each) for field, each in value.items() if not IGNORED.search(field)}
+    return {field: _plain(item) for field, item in value.items() if not IGNORED.search(field)}
 
 
 def kind_of(name: str, config: Any) -> Any:
@@ -128,8 +128,8 @@ def refusing(name: str, sentence: str) -> Iterator[None]:
     except Exception as error:
         text = " ".join(str(error).split())
         why = f"there is no {text}" if isinstance(error, KeyError) else text[:250]
-        found = f"{sentence.format(repr(name))}: {why or type(error).__name__}"
-        raise UnsupportedModel(f"{found} {newer_than_tested()}".strip()) from error
+        refusal = f"{sentence.format(repr(name))}: {why or type(error).__name__}"
+        raise UnsupportedModel(f"{refusal} {newer_than_tested()}".strip()) from error
 
 
 def newer_than_tested() -> str:
@@ -162,7 +162,7 @@ class _Seen(Hooks):
         self.layer = layer
 
     def _rotation(self, module: Any, args: Any, kwargs: Any, out: Any) -> None:
-        self.keep_turn(*(each for each in tree_iter(out) if isinstance(each, Tensor)))
+        self.keep_turn(*(leaf for leaf in tree_iter(out) if isinstance(leaf, Tensor)))
 
     def rotated(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
         """Keep cosines and sines of a module that makes its own."""
@@ -171,7 +171,7 @@ class _Seen(Hooks):
 
     def keep_turn(self, *tensors: Tensor) -> None:
         """Note tensors that hold nothing but angles."""
-        self.turns |= {_storage(each): each for each in tensors}
+        self.turns |= {_storage(tensor): tensor for tensor in tensors}
 
     def attend(self, call: AttentionCall) -> Tensor:
         """Keep a call, and return something of the shape of the heads' outputs."""
@@ -196,22 +196,22 @@ class _WithoutNumbers(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         given = kwargs or {}
-        tensors = [each for each in tree_iter((args, given)) if isinstance(each, Tensor)]
-        bare = [each for each in tensors if each.is_meta]
+        tensors = [leaf for leaf in tree_iter((args, given)) if isinstance(leaf, Tensor)]
+        bare = [tensor for tensor in tensors if tensor.is_meta]
         if bare and func is SCALAR:
             return bare[0].dtype == torch.bool
         if bare and func is INDEX and len(bare) == 1 and args[0].is_meta:
-            shape = torch.broadcast_shapes(*(each.shape for each in args[1]))
+            shape = torch.broadcast_shapes(*(index.shape for index in args[1]))
             return torch.full(shape, self._number(args[0]), dtype=args[0].dtype, device="cpu")
         if bare and func is torch.ops.aten.nonzero.default:
             return torch.empty(0, bare[0].ndim, dtype=torch.long, device="meta")
         leaves = func is COPY and str(given.get("device", "meta")) != "meta"
-        if bare and (leaves or any(not each.is_meta and each.ndim for each in tensors)):
+        if bare and (leaves or any(not tensor.is_meta and tensor.ndim for tensor in tensors)):
             args, given = tree_map(self._filled, (args, given))
         out = func(*args, **given)
         if func is torch.ops.aten.full.default:
             self._constants[_storage(out)] = out, args[1]
-        angles = [_storage(each) in self._seen.turns for each in bare]
+        angles = [_storage(tensor) in self._seen.turns for tensor in bare]
         if angles and all(angles) and isinstance(out, Tensor) and out.is_meta:
             self._seen.keep_turn(out)
         elif any(angles):
@@ -258,7 +258,7 @@ def _look(name: str, module: PreTrainedModel, config: Any) -> Geometry:
     shared = {layer.n_kv_heads for layer in layers if layer.reason is None}
     if len(shared) > 1:  # every layer's key heads can be repeated to this number
         every = range(max(shared), n_heads)
-        fits = (n for n in every if not (n_heads % n or any(n % each for each in shared)))
+        fits = (n for n in every if not (n_heads % n or any(n % count for count in shared)))
         shared = {next(fits, n_heads)}
     alibi = any(call.slopes is not None for call in seen.calls.values())
     return Geometry(
@@ -277,7 +277,7 @@ def _look(name: str, module: PreTrainedModel, config: Any) -> Geometry:
         architecture=architecture,
         scheme="learned" if learned else "ALiBi" if alibi else "rotary" if seen.turns else "no",
         layers=layers,
-        numbers=sum(each.numel() for each in module.parameters()),
+        numbers=sum(parameter.numel() for parameter in module.parameters()),
     )
 
 
@@ -293,9 +293,9 @@ def _layer(
                 f"{outside} in layer {layer} of {name!r} does not call transformers' attention "
                 "interface, so that it cannot be replaced: choose another model."
             )
-        found = (why for pattern, why in HEADLESS.items() if re.search(pattern, " ".join(parts)))
-        return Layer(NONE, 0, 0, positions=False, reason=next(found, "no attention"))
-    earlier = (at for at, each in seen.calls.items() if at < layer and each.k is call.k)
+        reasons = (why for pattern, why in HEADLESS.items() if re.search(pattern, " ".join(parts)))
+        return Layer(NONE, 0, 0, positions=False, reason=next(reasons, "no attention"))
+    earlier = (at for at, former in seen.calls.items() if at < layer and former.k is call.k)
     turned = layer in seen.rotated_layers
     return Layer(
         SLIDING if call.window else CHUNKED if call.chunk else FULL,
@@ -309,8 +309,8 @@ def _layer(
 
 
 def _base(config: Any, kind: str) -> float | None:
-    told = getattr(config, "rope_parameters", None)
-    own = told.get(kind, told) if isinstance(told, dict) else {}
+    parameters = getattr(config, "rope_parameters", None)
+    own = parameters.get(kind, parameters) if isinstance(parameters, dict) else {}
     value = own.get("rope_theta") if isinstance(own, dict) else None
     fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e18
     return float(value) if fits and value is not None else None
@@ -318,12 +318,12 @@ def _base(config: Any, kind: str) -> float | None:
 
 def main() -> None:
     """Answer what stands in the standard input."""
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
-        told: dict[str, Any] = {"geometry": read(asked["name"], asked["config"]).as_json()}
+        answer: dict[str, Any] = {"geometry": read(request["name"], request["config"]).as_json()}
     except UnsupportedModel as error:
-        told = {"refused": str(error)}
-    print(json.dumps(told))
+        answer = {"refused": str(error)}
+    print(json.dumps(answer))
 
 
 configuration.readers[:] = [read]

@@ -95,10 +95,10 @@ def _first_layer(model: LoadedModel) -> FirstLayer:
     if not equal(embedded, stream[0].to(embedded)):
         raise refused(model, 0, "the stream is not the sum of the embeddings")
     with EXACT, in_float32(model.module):
-        norms = [_scaled_norm(model, each, embedding[:1]) for each in (block.norm, norm)]
+        norms = [_scaled_norm(model, module, embedding[:1]) for module in (block.norm, norm)]
         matrices = (*affine(w_in), affine(w_out)[0])
     value, w_o = circuit.value, circuit.out
-    values = (repeat_kv(each, len(w_o)) for each in (value.matrix, value.inner))
+    values = (repeat_kv(tensor, len(w_o)) for tensor in (value.matrix, value.inner))
     parts = (embedding, positions, *values, w_o, b_o.flatten(), *matrices)
     names = ("embedding", "positions", "w_v", "b_v", "w_o", "b_o", "w_in", "b_in", "w_out")
     tensors = {name: part.cpu() for name, part in zip(names, parts, strict=True)}

@@ -38,11 +38,11 @@ def is_converted(located: Located) -> bool:
     """Tell whether a GGUF file has a complete, up-to-date converted model directory."""
     directory = Path(str(located.directory))
     try:
-        told = read_object(directory / ABOUT)
+        manifest = read_object(directory / ABOUT)
         size = (directory / WEIGHTS).stat().st_size
     except (OSError, ValueError):
         return False
-    return _about(located, size).items() <= told.items()
+    return _about(located, size).items() <= manifest.items()
 
 
 def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> None:
@@ -69,7 +69,7 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
             )
         (directory / "config.json").write_text(json.dumps(located.config, indent=1))
         parameters = make_skeleton(directory).named_parameters()
-        shapes = {key: tuple(each.shape) for key, each in parameters}
+        shapes = {key: tuple(parameter.shape) for key, parameter in parameters}
         try:
             with unfinished.open("wb") as stream:
                 write_weights(stream, shapes, _read(file, header, located.config, shapes))
@@ -79,7 +79,7 @@ def convert(located: Located, make_skeleton: Callable[[Path], nn.Module]) -> Non
             unfinished.unlink(missing_ok=True)
         about = _about(located, (directory / WEIGHTS).stat().st_size)
         used = ("gguf", "numpy", "transformers")
-        versions = {each: importlib.metadata.version(each) for each in used}
+        versions = {package: importlib.metadata.version(package) for package in used}
         about |= {"file": file.name, "versions": {"poskernel": __version__} | versions}
         (directory / ABOUT).write_text(json.dumps(about, indent=1))
 
@@ -98,9 +98,9 @@ def _read(
     file: Path, header: Header, config: dict[str, Any], parameters: Iterable[str]
 ) -> Iterator[tuple[str, np.ndarray]]:
     kind = header.values["general.architecture"]
-    number = next(key for key, each in MODEL_ARCH_NAMES.items() if each == kind)
+    number = next(key for key, architecture in MODEL_ARCH_NAMES.items() if architecture == kind)
     names = get_tensor_name_map(number, config["num_hidden_layers"])
-    left = {each.name: each for each in header.tensors if each.name != FACTORS}
+    left = {tensor.name: tensor for tensor in header.tensors if tensor.name != FACTORS}
     paired = {}
     for parameter in parameters:
         stored = left.pop(str(names.get_name(parameter, (".weight", ".bias"))), None)

@@ -228,8 +228,8 @@ class Hooks:
         keys = zeros[:, :shared]
         observer.attention(AttentionCall(layer, zeros, keys, keys, 1.0), batch)
         if observer.wants_patterns:
-            whole = self._pass.edit is not None
-            for block in uniform_blocks(layer, zeros, x.shape[1] if whole else None):
+            full = self._pass.edit is not None
+            for block in uniform_blocks(layer, zeros, x.shape[1] if full else None):
                 observer.pattern(block, batch)
         observer.heads(layer, zeros, batch)
         if layer == self._pass.until:
@@ -284,9 +284,9 @@ class Hooks:
 def _first(given: Any, count: int) -> Any:
     """Return a rotary module's arguments for the first positions only."""
     if isinstance(given, dict):
-        return {name: _first(each, count) for name, each in given.items()}
+        return {name: _first(argument, count) for name, argument in given.items()}
     if isinstance(given, tuple):
-        return tuple(_first(each, count) for each in given)
+        return tuple(_first(argument, count) for argument in given)
     positions = isinstance(given, Tensor) and not given.is_floating_point()
     return given[..., :count] if positions else given
 

@@ -39,9 +39,9 @@ def identity(module: nn.Module, config: Any, dtype: torch.dtype | None = None) -
 
     With ``dtype``, it is that of the same model with its weights in this precision.
     """
-    told = json.loads(config.to_json_string(use_diff=False))
+    settings = json.loads(config.to_json_string(use_diff=False))
     parts = [[name, *_digest(tensor, dtype)] for name, tensor in _tensors(module)]
-    canonical = build("model", told).to_json_string(use_diff=False)
+    canonical = build("model", settings).to_json_string(use_diff=False)
     return digest([sorted(parts), _that_matter(json.loads(canonical)), sorted(_marks(module))])
 
 
@@ -51,7 +51,7 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for path, part in module.named_modules():
         held = {**part._parameters, **part._buffers}
         unsaved = part._non_persistent_buffers_set
-        own = [name for name, each in held.items() if each is not None and name not in unsaved]
+        own = [name for name, tensor in held.items() if tensor is not None and name not in unsaved]
         new = [name for name in own if id(held[name]) not in seen]
         seen |= {id(held[name]) for name in new}
         with align_module_device(part):
@@ -69,9 +69,9 @@ def _digest(tensor: Tensor, dtype: torch.dtype | None) -> tuple[str, list[int], 
 
 def _that_matter(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {key: each for key, each in value.items() if not CANNOT_MATTER.search(key)}
-        return {key: _that_matter(each) for key, each in kept.items()}
-    return [_that_matter(each) for each in value] if isinstance(value, list) else value
+        kept = {key: item for key, item in value.items() if not CANNOT_MATTER.search(key)}
+        return {key: _that_matter(item) for key, item in kept.items()}
+    return [_that_matter(item) for item in value] if isinstance(value, list) else value
 
 
 def _marks(module: nn.Module) -> Iterator[str]:
@@ -101,7 +101,7 @@ def _marks(module: nn.Module) -> Iterator[str]:
 
 def own_hooks(module: nn.Module) -> list[str]:
     """Return the names of the hooks, and of the replaced methods, that the caller has put on."""
-    found = []
+    names = []
     for path, part in module.named_modules():
         own = vars(part)
         hooks = [*own["_forward_hooks"].values(), *own["_forward_pre_hooks"].values()]
@@ -113,5 +113,5 @@ def own_hooks(module: nn.Module) -> list[str]:
             plain = hook if hasattr(hook, "__qualname__") else type(hook)
             name = f"{plain.__module__}.{plain.__qualname__}"
             if not name.startswith(LIBRARIES):
-                found.append(f"{name} on {path or 'the model'}")
-    return found
+                names.append(f"{name} on {path or 'the model'}")
+    return names

@@ -56,8 +56,8 @@ class ModuleState:
 
     def restore(self, part: nn.Module | None = None) -> None:
         """Restore one module, or all of them."""
-        for each in self._parts if part is None else (part,):
-            own, (attributes, buffers, numbers) = vars(each), self._parts[each]
+        for module in self._parts if part is None else (part,):
+            own, (attributes, buffers, numbers) = vars(module), self._parts[module]
             for name in own.keys() - attributes.keys():
                 del own[name]
             own.update(attributes)
@@ -73,20 +73,24 @@ def untouched(module: nn.Module) -> Iterator[None]:
 
     Its modes, buffers and hooks, and the random state, are afterwards as before.
     """
-    state, devices = ModuleState(module), {each.device for each in module.parameters()}
-    every = [each for part in module.modules() for each in vars(part).values()]
-    held = [(each, copy.copy(each)) for each in every if isinstance(each, dict | list)]
+    state, devices = ModuleState(module), {parameter.device for parameter in module.parameters()}
+    every = [attribute for part in module.modules() for attribute in vars(part).values()]
+    held = [
+        (attribute, copy.copy(attribute))
+        for attribute in every
+        if isinstance(attribute, dict | list)
+    ]
     module.eval()
     try:
-        cuda = [each for each in devices if each.type == "cuda"]
+        cuda = [device for device in devices if device.type == "cuda"]
         with torch.random.fork_rng(cuda), torch.no_grad():
             yield
     finally:
         with torch.no_grad():
             state.restore()
-        for each, before in held:
-            each.clear()
-            each.update(before) if isinstance(each, dict) else each.extend(before)
+        for container, before in held:
+            container.clear()
+            container.update(before) if isinstance(container, dict) else container.extend(before)
 
 
 @dataclass
@@ -126,7 +130,9 @@ class LoadedModel:
     @property
     def nbytes(self) -> int:
         """Memory of the weights, in bytes; weights that stay on the disk do not count."""
-        return sum(each.nbytes for each in self.module.parameters() if not each.is_meta)
+        return sum(
+            parameter.nbytes for parameter in self.module.parameters() if not parameter.is_meta
+        )
 
     def remember(self, name: str, key: Any, make: Callable[[], T]) -> T:
         """Return the cached value of a name if its key is unchanged, else make and cache it.
@@ -150,8 +156,8 @@ class LoadedModel:
     @property
     def body(self) -> nn.Module:
         """The model without its unembedding (for Llama 4, ``base_model`` is wrong)."""
-        found: nn.Module = self.module.base_model
-        return found if found is not self.module else self.module.get_submodule("model")
+        base: nn.Module = self.module.base_model
+        return base if base is not self.module else self.module.get_submodule("model")
 
     def block(self, layer: int) -> nn.Module:
         """Return one layer's module: norms, attention and MLP."""
@@ -214,26 +220,26 @@ class LoadedModel:
             try:
                 for layer in skipped:
                     self.hooks.skip(self.block(layer), layer)
-                found = self._logits(tokens.to(self.device), keep if until is None else 0, given)
+                logits = self._logits(tokens.to(self.device), keep if until is None else 0, given)
             except PassEnded:
-                found = torch.empty(len(tokens), 0, 0, device="cpu")
+                logits = torch.empty(len(tokens), 0, 0, device="cpu")
             finally:
                 for layer in skipped:
                     self.state.restore(self.block(layer))
-        return found
+        return logits
 
     def _logits(self, tokens: Tensor, keep: int | None, given: dict[str, Tensor]) -> Tensor:
         name = repr(self.located.spec.name)
         if keep == 0:
-            found = self.body(tokens, use_cache=False, **given).last_hidden_state
-            require_finite(found, name)
+            output = self.body(tokens, use_cache=False, **given).last_hidden_state
+            require_finite(output, name)
             return torch.empty(len(tokens), 0, 0, device="cpu")
         kept: int | Tensor = keep or 0
         if kept and any(layer.keys_of is not None for layer in self.geometry.layers):
             # by a number, transformers leaves out the other queries of layers that borrow keys
             kept = torch.arange(tokens.shape[1], device=tokens.device)[-kept:]
-        found = self.module(tokens, use_cache=False, logits_to_keep=kept, **given)
-        return require_finite(found.logits.float(), name)
+        output = self.module(tokens, use_cache=False, logits_to_keep=kept, **given)
+        return require_finite(output.logits.float(), name)
 
 
 def affine(module: Any) -> tuple[Tensor, Tensor]:
@@ -268,11 +274,11 @@ def embedding_matrix(embedding: Any) -> Tensor:
 
 def decoder_of(module: PreTrainedModel) -> nn.Module:
     """Return the part of a module that reads text and holds its layers."""
-    found = module.get_decoder()
-    lists = isinstance(found, nn.Module) and any(
-        isinstance(part, nn.ModuleList) for part in found.modules()
+    decoder = module.get_decoder()
+    lists = isinstance(decoder, nn.Module) and any(
+        isinstance(part, nn.ModuleList) for part in decoder.modules()
     )
-    return found if lists else module
+    return decoder if lists else module
 
 
 def blocks_of(module: PreTrainedModel, n_layers: int) -> nn.ModuleList:

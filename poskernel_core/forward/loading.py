@@ -102,8 +102,10 @@ class Placement:
         """Devices of the parts, in words, fastest first."""
         return tuple(
             dict.fromkeys(
-                f"GPU {each}" if isinstance(each, int) else {"cpu": "memory"}.get(each, each)
-                for each in self.parts.values()
+                f"GPU {device}"
+                if isinstance(device, int)
+                else {"cpu": "memory"}.get(device, device)
+                for device in self.parts.values()
             )
         )
 
@@ -213,11 +215,15 @@ def _note_identity(located: Located, module: PreTrainedModel) -> None:
             if located.geometry.architecture == "attn-only"
             else stored_in(located.spec.name, _weights(located))
         )
-        halved = {torch.bfloat16 if each == "BF16" else torch.float16 for each in own & HALVED}
+        halved = {
+            torch.bfloat16 if type_name == "BF16" else torch.float16 for type_name in own & HALVED
+        }
         for dtype in (None, *(halved if len(own) == 1 else ())):
-            found = identity(module, module.config, dtype)
-            found = found if tokenizer is None else digest([found, tokenizer.digest()])
-            attached.note_identity(found, located.spec)
+            fingerprint = identity(module, module.config, dtype)
+            fingerprint = (
+                fingerprint if tokenizer is None else digest([fingerprint, tokenizer.digest()])
+            )
+            attached.note_identity(fingerprint, located.spec)
         attached.note_identity(located.spec.fingerprint, located.spec)
 
 
@@ -301,8 +307,8 @@ def _from_pretrained(
     name: str, directory: Path, config: Any, dtype: torch.dtype, placement: Placement | None
 ) -> PreTrainedModel:
     entry = weights_entry(name, directory).relative_to(directory)  # so that this is what is run
-    for each in (config, config.get_text_config(decoder=True)):
-        each.transformers_weights = str(entry)
+    for section in (config, config.get_text_config(decoder=True)):
+        section.transformers_weights = str(entry)
     offload = None
     if placement is not None:  # for merged experts, which transformers writes
         offload = tempfile.TemporaryDirectory(prefix="poskernel-weights-")
@@ -386,7 +392,9 @@ class _Seen(Observer):
         geometry = model.geometry
         self.embedded = geometry.scheme == "learned"
         own = geometry.scheme if geometry.scheme in (ROTARY, ALIBI) else NONE
-        self.kinds = {i: own if each.positions else NONE for i, each in enumerate(geometry.layers)}
+        self.kinds = {
+            i: own if layer.positions else NONE for i, layer in enumerate(geometry.layers)
+        }
 
     def residual(self, layer: int, x: Tensor, batch: Batch) -> None:
         """See the stream of one token repeated."""

@@ -37,7 +37,7 @@ class MaskSpec:
 
     def __getitem__(self, rows: Any) -> MaskSpec:
         """Return the mask of all rows, which Gemma 4 asks for before layers that share keys."""
-        if any(each not in (slice(None), slice(0, None)) for each in rows):
+        if any(index not in (slice(None), slice(0, None)) for index in rows):
             raise self._changed()
         return self
 
@@ -78,12 +78,12 @@ def mask_spec_of(
         seen = torch.as_tensor(mask_function(none, none, rows, keys), device=device)
         seen = seen.expand(len(rows), kv_length)
         starts += seen.int().argmax(dim=-1).tolist()
-        found = _causal_mask(starts)
-        if bool((seen == is_hidden(rows, keys, found.window, found.chunk)).any()):
+        mask = _causal_mask(starts)
+        if bool((seen == is_hidden(rows, keys, mask.window, mask.chunk)).any()):
             return MaskSpec(known=False)
-    found = _causal_mask(starts)
-    rule = ScoreRule(1.0, found.window, found.chunk)
-    return found if starts == [*map(rule.first_visible, range(q_length))] else MaskSpec(known=False)
+    mask = _causal_mask(starts)
+    rule = ScoreRule(1.0, mask.window, mask.chunk)
+    return mask if starts == [*map(rule.first_visible, range(q_length))] else MaskSpec(known=False)
 
 
 def _expected(mask_function: Callable[..., torch.Tensor]) -> MaskSpec:

@@ -94,7 +94,7 @@ def in_float32(module: nn.Module) -> Iterator[None]:
         stack.callback(vars(module).pop, WIDENED, None) if parts else None
         for part in parts:
             own = part.named_parameters(recurse=False)
-            names = [name for name, each in own if each.dtype in HALVED]
+            names = [name for name, parameter in own if parameter.dtype in HALVED]
             if names:
                 kept: dict[str, torch.Tensor] = {}
                 stack.callback(_restore, kept, part)

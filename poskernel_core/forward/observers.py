@@ -75,9 +75,9 @@ def _passed_on(hook: str, wanted: str = "") -> Any:
     """Return a hook that calls the hook of all observers, or only of those that want it."""
 
     def see(observers: Observers, *seen: Any, **named: Any) -> None:
-        for each in observers.each:
-            if not wanted or getattr(each, wanted):
-                getattr(each, hook)(*seen, **named)
+        for observer in observers.each:
+            if not wanted or getattr(observer, wanted):
+                getattr(observer, hook)(*seen, **named)
 
     return see
 
@@ -93,7 +93,7 @@ class Observers(Observer):
     pattern = _passed_on("pattern", "wants_patterns")
     heads = _passed_on("heads")
 
-    def __init__(self, each: Sequence[Observer]) -> None:
-        self.each = tuple(each)
-        self.wants_patterns = any(one.wants_patterns for one in each)
-        self.wants_rotations = any(one.wants_rotations for one in each)
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self.each = tuple(observers)
+        self.wants_patterns = any(one.wants_patterns for one in observers)
+        self.wants_rotations = any(one.wants_rotations for one in observers)

@@ -64,10 +64,10 @@ def neutral() -> Iterator[None]:
 
 @contextmanager
 def _process_wide() -> Iterator[None]:
-    dtype, products = torch.get_default_dtype(), [each.fp32_precision for each in MATMULS]
-    whole = None
+    dtype, products = torch.get_default_dtype(), [matmul.fp32_precision for matmul in MATMULS]
+    matmul_precision = None
     with suppress(RuntimeError):  # torch's older and newer settings differ
-        whole = torch.get_float32_matmul_precision()
+        matmul_precision = torch.get_float32_matmul_precision()
     torch.set_default_dtype(torch.float32)
     torch.set_float32_matmul_precision("highest")
     try:
@@ -75,9 +75,9 @@ def _process_wide() -> Iterator[None]:
             yield
     finally:
         torch.set_default_dtype(dtype)
-        torch.set_float32_matmul_precision(whole or "highest")
-        for each, before in zip(MATMULS, products, strict=True):
-            each.fp32_precision = before
+        torch.set_float32_matmul_precision(matmul_precision or "highest")
+        for backend, before in zip(MATMULS, products, strict=True):
+            backend.fp32_precision = before
 
 
 def is_finite(tensor: Tensor) -> bool:
@@ -87,11 +87,11 @@ def is_finite(tensor: Tensor) -> bool:
     return not tensor.numel() or all(bool(end.isfinite()) for end in dense.aminmax())
 
 
-def require_finite(found: Tensor, whose: str) -> Tensor:
+def require_finite(output: Tensor, whose: str) -> Tensor:
     """Return the output of a part of a model if it is finite."""
-    if not is_finite(found):
+    if not is_finite(output):
         raise ComputeFailed(
             f"{whose} puts out NaN or infinity for these tokens: the weights, or the change made, "
             "are too large for the precision."
         )
-    return found
+    return output

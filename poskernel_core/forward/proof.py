@@ -54,15 +54,15 @@ class Difference:
 def prove(model: LoadedModel) -> Difference:
     """Check that our attention agrees with the model's own."""
     with in_float32(model.module):
-        found = difference(model)
-    if found.largest > TOLERANCE:
+        gap = difference(model)
+    if gap.largest > TOLERANCE:
         raise UnsupportedModel(
             f"PosKernel computes the attention of {model.located.spec.name!r} otherwise than "
-            f"transformers: patterns differ by up to {found.pattern:.2g}, logits by "
-            f"{found.logits:.2g} of the largest (at most {TOLERANCE:g} is allowed); choose another "
+            f"transformers: patterns differ by up to {gap.pattern:.2g}, logits by "
+            f"{gap.logits:.2g} of the largest (at most {TOLERANCE:g} is allowed); choose another "
             "model."
         )
-    return found
+    return gap
 
 
 def difference(model: LoadedModel, tokens: Tensor | None = None) -> Difference:
@@ -96,14 +96,16 @@ def _as_shared(ours: Tensor, theirs: Tensor) -> Tensor:
 
     The logits prove the share.
     """
-    whole = bool((theirs.float().sum(dim=-1) - 1).abs().max() < TOLERANCE)
-    return ours / ours.sum(dim=-1, keepdim=True).clamp(min=1e-30) if whole else ours
+    sums_to_one = bool((theirs.float().sum(dim=-1) - 1).abs().max() < TOLERANCE)
+    return ours / ours.sum(dim=-1, keepdim=True).clamp(min=1e-30) if sums_to_one else ours
 
 
 def beyond_windows(model: LoadedModel) -> Tensor:
     """Return arbitrary token ids, more of them than the longest window has."""
     windows = [layer.window or 0 for layer in model.geometry.layers]
-    return made_up(model, TOKENS + max([each for each in windows if each <= MAX_WINDOW] + [0]))
+    return made_up(
+        model, TOKENS + max([window for window in windows if window <= MAX_WINDOW] + [0])
+    )
 
 
 def made_up(model: LoadedModel, length: int = TOKENS) -> Tensor:
@@ -117,14 +119,18 @@ def tokens_of(vocabulary: int, length: int = TOKENS) -> Tensor:
 
 
 def _check_windows(model: LoadedModel, seen: dict[int, int | None], length: int) -> None:
-    for layer, told in enumerate(model.geometry.layers):
-        found = seen.get(layer)
-        if told.reason or found == told.window or (not found and (told.window or 0) >= length):
+    for layer, declared in enumerate(model.geometry.layers):
+        actual = seen.get(layer)
+        if (
+            declared.reason
+            or actual == declared.window
+            or (not actual and (declared.window or 0) >= length)
+        ):
             continue
         raise UnsupportedModel(
             f"The config.json of {model.located.spec.name!r} is read as a window of "
-            f"{told.window or 'all'} tokens in layer {layer}, and the model has one of "
-            f"{found or 'all'} there: PosKernel does not know this architecture well enough; "
+            f"{declared.window or 'all'} tokens in layer {layer}, and the model has one of "
+            f"{actual or 'all'} there: PosKernel does not know this architecture well enough; "
             "choose another model."
         )
 
@@ -138,11 +144,11 @@ def check_layers(model: LoadedModel) -> None:
         own = geometry.layers[layer] if geometry.layers else geometry
         shape = geometry.n_heads, own.n_kv_heads, own.d_head
         said = None if geometry.reason(layer) else shape
-        found = seen.shapes.get(layer)
-        if said != found:
+        actual = seen.shapes.get(layer)
+        if said != actual:
             raise UnsupportedModel(
                 f"The config.json of {model.located.spec.name!r} is read as {_heads(said)} in "
-                f"layer {layer}, and the model has {_heads(found)} there: PosKernel does not know "
+                f"layer {layer}, and the model has {_heads(actual)} there: PosKernel does not know "
                 "this architecture well enough; choose another model."
             )
 
@@ -226,7 +232,7 @@ def _once(_module: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, d
 def _own_attention(model: LoadedModel) -> Iterator[None]:
     architecture = model.geometry.architecture
     if own_attention(architecture):
-        ours = {each: adapted(each) for each in model.hooks.attentions.values()}
+        ours = {module: adapted(module) for module in model.hooks.attentions.values()}
         for attention in ours:
             release(attention)
         try:

@@ -61,12 +61,12 @@ def losses(
     Gradients are kept. They are where the logits are; on MPS, which has no 64 bits, on the CPU.
     """
     logits = logits.cpu() if logits.is_mps else logits
-    right, found = tokens[..., 1:, None].to(logits.device), []
+    right, parts = tokens[..., 1:, None].to(logits.device), []
     for rows in _chunks(right.shape[-2]):
         wide = logits[..., rows, :].double()
-        told = wide.gather(-1, right[..., rows, :])[..., 0]
-        found.append(wide.logsumexp(dim=-1) - told)
-    return torch.cat(found, dim=-1) if found else right[..., 0].double()
+        target = wide.gather(-1, right[..., rows, :])[..., 0]
+        parts.append(wide.logsumexp(dim=-1) - target)
+    return torch.cat(parts, dim=-1) if parts else right[..., 0].double()
 
 
 class _PatternReadout(Observer):
@@ -94,11 +94,11 @@ def log_probabilities(logits: Tensor, rows: slice) -> Tensor:
 
 def kl_divergence(clean: Tensor, changed: Tensor) -> np.ndarray:
     """Return ``KL(clean || changed)`` ``[pos]``, in nats, from logits ``[pos, vocab]``."""
-    found = np.zeros(len(clean))
+    divergence = np.zeros(len(clean))
     for rows in _chunks(len(clean)):
         p, q = log_probabilities(clean, rows), log_probabilities(changed, rows)
-        found[rows] = (p.exp() * (p - q)).sum(dim=-1).clamp(min=0).numpy()
-    return found
+        divergence[rows] = (p.exp() * (p - q)).sum(dim=-1).clamp(min=0).numpy()
+    return divergence
 
 
 def _chunks(length: int) -> Iterator[slice]:

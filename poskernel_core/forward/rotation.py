@@ -46,7 +46,7 @@ class Rotation:
     def to(self, device: torch.device) -> Rotation:
         """Return the rotation on a device."""
         own = (self.first, self.second, self.cos, self.sin)
-        return Rotation(*(each.to(device) for each in own))
+        return Rotation(*(tensor.to(device) for tensor in own))
 
     def turned_back(
         self, x: Float[Tensor, "text head pos d"]
@@ -168,7 +168,9 @@ def read_rotation(
     for rotation in _layouts(cos, sin, call.q.shape[-1]):
         few = Rotation(rotation.first, rotation.second, rotation.cos[:1, rows],
                        rotation.sin[:1, rows])  # fmt: skip
-        if all(_equal(few.turned(*few.turned_back(each), each)) for each in (call.q, call.k)):
+        if all(
+            _equal(few.turned(*few.turned_back(vectors), vectors)) for vectors in (call.q, call.k)
+        ):
             return rotation
     raise UnsupportedModel(
         f"{type(module).__name__} turns the queries and keys of layer {layer} in a way that "

@@ -52,8 +52,8 @@ def scaled_speeds(
         },
     )
     with torch.device("cpu"):  # transformers makes some tensors without a device
-        found, attention = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
-    return found.double().numpy()[place], float(attention)
+        scaled, attention = ROPE_INIT_FUNCTIONS["yarn"](config, torch.device("cpu"))
+    return scaled.double().numpy()[place], float(attention)
 
 
 def _distinct(speed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -84,10 +84,10 @@ def check(figure: PublishedFigure, result: Result) -> Checked:
 
 def _check_axes(figure: PublishedFigure, result: Result) -> None:
     axes = result.only(figure.value).axes[figure.value]
-    asked = {*figure.select, *figure.over, *(("layer", "head") if figure.heads else ())}
+    required = {*figure.select, *figure.over, *(("layer", "head") if figure.heads else ())}
     if figure.candidate:
-        asked |= {"candidate"}
-    unknown = sorted(asked - set(axes))
+        required |= {"candidate"}
+    unknown = sorted(required - set(axes))
     if unknown:
         raise BadRequest(f"{figure.value!r} has the axes {', '.join(axes)}, not {unknown[0]!r}.")
 
@@ -100,8 +100,8 @@ def brief(numbers: Any, errors: Any = None) -> str:
         return f"{numbers:.3g}" if isinstance(numbers, float) else str(numbers)
     beside = errors or [None] * len(numbers)
     parts = [
-        brief(each, error)
-        for each, error in zip(numbers[:MAX_SHOWN], beside[:MAX_SHOWN], strict=True)
+        brief(number, error)
+        for number, error in zip(numbers[:MAX_SHOWN], beside[:MAX_SHOWN], strict=True)
     ]
     return f"[{', '.join(parts)}{', ...' if len(numbers) > MAX_SHOWN else ''}]"
 
@@ -147,17 +147,19 @@ def _candidate(figure: PublishedFigure, result: Result) -> dict[str, int]:
 
 def _check_largest(figure: PublishedFigure, result: Result) -> Checked:
     """Compare the head that has the largest number: it may be told from the published one."""
-    found = result.only(figure.value).select(**figure.select).estimate_of(figure.value)
-    if found.value.ndim != 2 or np.isnan(found.value).all():
-        raise BadRequest(f"Expected one number for every head, computed {list(found.value.shape)}.")
-    top = np.unravel_index(int(np.nanargmax(found.value)), found.value.shape)
+    computed = result.only(figure.value).select(**figure.select).estimate_of(figure.value)
+    if computed.value.ndim != 2 or np.isnan(computed.value).all():
+        raise BadRequest(
+            f"Expected one number for every head, computed {list(computed.value.shape)}."
+        )
+    top = np.unravel_index(int(np.nanargmax(computed.value)), computed.value.shape)
     ours = head_name(int(top[0]), int(top[1]))
-    told = difference(Estimate(*(part[top] for part in found)), found).low > 0
-    told |= np.isnan(found.value)
-    told[top] = True
-    published = parse_cell(str(figure.published), *found.value.shape)
+    distinct = difference(Estimate(*(part[top] for part in computed)), computed).low > 0
+    distinct |= np.isnan(computed.value)
+    distinct[top] = True
+    published = parse_cell(str(figure.published), *computed.value.shape)
     same = ours == head_name(*published)
-    sure = told.all() if same else told[published]
+    sure = distinct.all() if same else distinct[published]
     verdict: Verdict = "undecided" if not sure else "agrees" if same else "differs"
     return Checked(figure, verdict, [ours])
 
@@ -179,30 +181,30 @@ def _check_words(figure: PublishedFigure, ours: list[str]) -> Checked:
 
 def _numbers(figure: PublishedFigure, result: Result) -> tuple[Estimate, np.ndarray]:
     chosen = _selected(figure, result)
-    found = chosen.estimate_of(figure.value)
-    errors = np.asarray(chosen.errors.get(figure.value, np.full_like(found.value, np.nan)))
+    computed = chosen.estimate_of(figure.value)
+    errors = np.asarray(chosen.errors.get(figure.value, np.full_like(computed.value, np.nan)))
     if figure.over:
         below = result.only(figure.value).select(**figure.over).values[figure.value]
-        found, errors = Estimate(*(part / below for part in found)), errors / np.abs(below)
+        computed, errors = Estimate(*(part / below for part in computed)), errors / np.abs(below)
     shape = np.array(figure.published, dtype=float).shape
-    if found.value.ndim != len(shape) or (np.array(found.value.shape) < shape).any():
-        raise BadRequest(f"Expected {list(shape)} numbers, computed {list(found.value.shape)}.")
+    if computed.value.ndim != len(shape) or (np.array(computed.value.shape) < shape).any():
+        raise BadRequest(f"Expected {list(shape)} numbers, computed {list(computed.value.shape)}.")
     cut = tuple(slice(0, int(size)) for size in shape)
-    return Estimate(*(np.asarray(part[cut]) for part in found)), np.asarray(errors[cut])
+    return Estimate(*(np.asarray(part[cut]) for part in computed)), np.asarray(errors[cut])
 
 
 def _check_numbers(figure: PublishedFigure, result: Result) -> Checked:
-    found, errors = _numbers(figure, result)
+    computed, errors = _numbers(figure, result)
     published = np.array(figure.published, dtype=float)
-    asked = ~np.isnan(published)
-    of_all = figure.absolute + figure.relative * np.abs(published[asked])
+    known = ~np.isnan(published)
+    of_all = figure.absolute + figure.relative * np.abs(published[known])
     tolerance = float(of_all.mean())
-    gap = Estimate(*(part[asked] - published[asked] for part in found))
+    gap = Estimate(*(part[known] - published[known] for part in computed))
     of_90 = interval(result.groups, WITHIN) if result.groups > 1 else NORMAL_WITHIN
     _, inside = _distance(gap, of_90 / result.interval)
     low, high = _distance(gap, 1.0)
     middle = float(np.abs(gap.value).mean())
-    line = Checked(figure, "undecided", plain(found.value), plain(errors), tolerance=tolerance)
+    line = Checked(figure, "undecided", plain(computed.value), plain(errors), tolerance=tolerance)
     if math.isnan(middle):  # what is missing never agrees
         return replace(line, verdict="differs")
     line = replace(line, difference=middle, low=low, high=high)

@@ -67,15 +67,17 @@ class PublishedFigure(Spec):
     @model_validator(mode="after")
     def _sound(self) -> PublishedFigure:
         """Refuse figures that would agree without a number, or that cannot be compared."""
-        found = flat(self.published)
-        words = [each for each in found if isinstance(each, str)]
-        if words and len(words) < len(found):
+        entries = flat(self.published)
+        words = [entry for entry in entries if isinstance(entry, str)]
+        if words and len(words) < len(entries):
             raise InvalidField("Expected words or numbers, not both.")
-        if not words and not any(each is not None and math.isfinite(each) for each in found):
+        if not words and not any(entry is not None and math.isfinite(entry) for entry in entries):
             raise InvalidField("No number is published.")
-        if not words and any(each is not None and not math.isfinite(each) for each in found):
+        if not words and any(entry is not None and not math.isfinite(entry) for entry in entries):
             raise InvalidField("Published numbers are finite; null where there is none.")
-        if self.heads and (not isinstance(self.published, tuple) or len(found) != len(self.heads)):
+        if self.heads and (
+            not isinstance(self.published, tuple) or len(entries) != len(self.heads)
+        ):
             raise InvalidField("Expected one published number for each of the heads.")
         if self.reading == "largest head" and not isinstance(self.published, str):
             raise InvalidField("The largest head is a name, such as 'L0H3'.")
@@ -89,7 +91,7 @@ def flat(values: Any) -> list[Any]:
     """Flatten nested lists, or a single number, into one list."""
     if not isinstance(values, list | tuple):
         return [values]
-    return [one for each in values for one in flat(each)]
+    return [one for item in values for one in flat(item)]
 
 
 @cache
@@ -103,18 +105,18 @@ def read_figures(path: Path = BUNDLED_FIGURES) -> tuple[PublishedFigure, ...]:
         entries = read_json(path)
         if not isinstance(entries, list):
             raise ValueError("it holds something else")
-        found = tuple(_figure(path, place, entry) for place, entry in enumerate(entries))
+        figures = tuple(_figure(path, place, entry) for place, entry in enumerate(entries))
     except OSError as error:
         raise BadRequest(f"Cannot read {str(path)!r}: {error.strerror}.") from error
     except ValueError as error:
         raise BadRequest(
             f"Expected a JSON list of published figures in {str(path)!r}: {error}."
         ) from error
-    names = [each.id for each in found]
+    names = [figure.id for figure in figures]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadRequest(f"{str(path)!r} names {twice[0]!r} twice: give each figure its own id.")
-    return found
+    return figures
 
 
 def _figure(path: Path, place: int, entry: Any) -> PublishedFigure:
@@ -126,20 +128,24 @@ def _figure(path: Path, place: int, entry: Any) -> PublishedFigure:
 
 def figures_of(model: str, path: Path = BUNDLED_FIGURES) -> tuple[PublishedFigure, ...]:
     """Return the figures published for a model, and those that name no model."""
-    return tuple(each for each in read_figures(path) if model in each.models or not each.models)
+    return tuple(
+        figure for figure in read_figures(path) if model in figure.models or not figure.models
+    )
 
 
 def known_models(path: Path = BUNDLED_FIGURES) -> list[str]:
     """Return the models with published figures; of several names for a model, the shortest."""
     named: dict[frozenset[str], str] = {}
     figures = read_figures(path)
-    for model in sorted({model for each in figures for model in each.models}, key=len):
-        named.setdefault(frozenset(each.id for each in figures if model in each.models), model)
+    for model in sorted({model for figure in figures for model in figure.models}, key=len):
+        named.setdefault(
+            frozenset(figure.id for figure in figures if model in figure.models), model
+        )
     return sorted(named.values())
 
 
 def _bundled(name: str) -> PublishedFigure:
-    return next(each for each in read_figures() if each.id == name)
+    return next(figure for figure in read_figures() if figure.id == name)
 
 
 _RATIOS = _bundled("previous-token-ratios")

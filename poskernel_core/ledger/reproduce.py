@@ -16,8 +16,8 @@ from poskernel_core.models.fragments import part_of, refuse
 
 def published_name(model: str) -> str:
     """Return the name used for published figures; for a partial model, that of the whole model."""
-    whole = part_of(catalog.locate(model).config) if catalog.is_local(model) else None
-    return whole or model
+    full_name = part_of(catalog.locate(model).config) if catalog.is_local(model) else None
+    return full_name or model
 
 
 def request_for(figure: PublishedFigure, model: str, **run: Any) -> Request:
@@ -69,14 +69,14 @@ def reproduce(
         BadRequest: unknown model, or an invalid figure or engine.
     """
     own = engine_or_shared(engine)
-    found = catalog.locate(model, run.get("revision")).spec
+    spec = catalog.locate(model, run.get("revision")).spec
     if figures is None:
-        figures = figures_of(published_name(found.name))
-    asked = [PublishedFigure.model_validate(each) for each in figures]
+        figures = figures_of(published_name(spec.name))
+    checked = [PublishedFigure.model_validate(figure) for figure in figures]
 
     def answer(request: Request) -> Result:
         result = own.result(request)
         assert result is not None  # no time limit was set
         return result
 
-    return list(compare(found.name, asked, answer, **run | {"revision": found.revision}))
+    return list(compare(spec.name, checked, answer, **run | {"revision": spec.revision}))

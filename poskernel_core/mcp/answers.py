@@ -42,14 +42,14 @@ def answer(result: Result, address: str, **fields: Any) -> Fields:
     link = page_address(result, address)
     if len(link) > 4 * MAX_LETTERS:
         link = f"{address}/?show={result.analysis} (type the text there again)"
-    found = {
+    entries = {
         "finding": finding_of(result),
         **(fields or {"numbers": _single(result), "tables": _tables(result)}),
         "errors": errors_of(result),
         "computed_on": f"{signature(result)}; {result.provenance.get('date', 'no date')}",
         "link": link,
     }
-    return {name: field for name, field in found.items() if field}
+    return {name: field for name, field in entries.items() if field}
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], cut: str = "") -> Fields:
@@ -81,8 +81,8 @@ def _tables(result: Result) -> list[Fields]:
 def _table(result: Result, axes: tuple[str, ...], names: list[str]) -> Fields:
     """Return values and texts that have the same axes; of too many rows, the largest."""
     array = {**result.texts, **result.values}[names[0]]
-    along = [each for each in result.texts if result.axes[each] > () and
-             {*result.axes[each]} < {*axes}]  # fmt: skip
+    along = [text_name for text_name in result.texts if result.axes[text_name] > () and
+             {*result.axes[text_name]} < {*axes}]  # fmt: skip
     places, cut = list(range(array.size)), ""
     if array.size > MAX_ROWS:
         if array.dtype.kind == "f":
@@ -115,17 +115,17 @@ def _rounded(value: Any) -> float | None:
     """Return a number with four significant digits; a whole one as it is."""
     if not np.isfinite(value):
         return None
-    whole = float(value).is_integer() and abs(value) < 1e9
-    return int(value) if whole else float(f"{float(value):.4g}")
+    integral = float(value).is_integer() and abs(value) < 1e9
+    return int(value) if integral else float(f"{float(value):.4g}")
 
 
 def _cut(field: Any, most: int) -> Any:
     """Return a field whose lists have ``most`` entries, and whose texts are not too long."""
     if isinstance(field, dict):
-        return {name: _cut(each, most) for name, each in field.items()}
+        return {name: _cut(part, most) for name, part in field.items()}
     if isinstance(field, list):
         more = [f"{len(field) - most:,} more"] if len(field) > most else []
-        return [*(_cut(each, most) for each in field[:most]), *more]
+        return [*(_cut(item, most) for item in field[:most]), *more]
     if isinstance(field, str) and len(field) > 4 * MAX_LETTERS:
         return f"{field[:MAX_LETTERS]}…"
     return field

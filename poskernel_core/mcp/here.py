@@ -45,7 +45,7 @@ class Here:
 
     def questions(self) -> list[dict[str, Any]]:
         """Return name, title and summary of each question."""
-        return [listed(each) for each in ANALYSES.values()]
+        return [listed(analysis) for analysis in ANALYSES.values()]
 
     def question(self, analysis: str) -> dict[str, Any]:
         """Return the description of a question."""

@@ -75,7 +75,7 @@ class Assistants(MCPServer[Any]):
         logging.root.handlers[:] = handlers  # to which the SDK adds one
         self._source, self._turn = source, turn
         self._threads = anyio.CapacityLimiter(MAX_CALLS)
-        self._names = {each.name: each.parameters.get("properties", {}) for each in tools}
+        self._names = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
         for method in methods():
             self._offer(f"definitions/{method.name}", _definition(method))
         for file in sorted((script().parent / "docs" / "concepts").glob("*.md")):
@@ -104,8 +104,8 @@ class Assistants(MCPServer[Any]):
             else:
                 LOG.error("A tool failed.", exc_info=cause)
                 sentence = BROKEN
-            told = TextContent(type="text", text=sentence)
-            return CallToolResult(content=[told], is_error=True)
+            content = TextContent(type="text", text=sentence)
+            return CallToolResult(content=[content], is_error=True)
 
     def _tool(self, name: str, tool: Callable[..., Any]) -> Tool:
         """Return a method of :class:`Tools` as a tool, which runs in a thread."""

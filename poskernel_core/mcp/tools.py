@@ -23,8 +23,8 @@ from poskernel_core.export.printing import picture
 from poskernel_core.mcp.answers import MAX_ROWS, answer, number, table, written
 from poskernel_core.mcp.here import Here
 
-MEASURES = {each.title: question.name for question in ANALYSES.values()
-            for each in question.measures}  # fmt: skip
+MEASURES = {measure.title: question.name for question in ANALYSES.values()
+            for measure in question.measures}  # fmt: skip
 """The question that declares each measure."""
 
 FIRST = next(iter(MEASURES))
@@ -89,20 +89,20 @@ class Tools:
         if measure not in MEASURES:
             raise BadRequest(f"No measure {measure[:60]!r}: expected one of {', '.join(MEASURES)}.")
         others = {*MEASURES.values()} - {MEASURES[measure]}
-        found = self._verdicts(model, others, run, query=query, revision=revision)
-        at = found.words("measure").index(measure)
-        kinds, values = found.texts["kinds"][at], found.values["value"][at]
+        verdicts = self._verdicts(model, others, run, query=query, revision=revision)
+        at = verdicts.words("measure").index(measure)
+        kinds, values = verdicts.texts["kinds"][at], verdicts.values["value"][at]
         heads = sorted(map(tuple, np.argwhere(np.isfinite(values)).tolist()),
                        key=lambda head: values[head], reverse=order == "largest")  # fmt: skip
-        columns = [f"{measure} ({found.texts['unit'][at]})", "rank", "first_rank", "last_rank"]
-        rows = [[number(found, name, (at, *head)) for name in ("value", *columns[1:])]
+        columns = [f"{measure} ({verdicts.texts['unit'][at]})", "rank", "first_rank", "last_rank"]
+        rows = [[number(verdicts, name, (at, *head)) for name in ("value", *columns[1:])]
                 for head in heads]  # fmt: skip
         if kinds[0]:
             columns, rows = ["kind"], [[kinds[int(values[head])]] for head in heads]
         rows = [[head_name(*head), *row] for head, row in zip(heads, rows, strict=True)
                 if kind in ("", row[0])]  # fmt: skip
-        params = found.params | {"measure": measure}
-        of_map = replace(found, analysis=MEASURES[FIRST], params=params)  # which the Map shows
+        params = verdicts.params | {"measure": measure}
+        of_map = replace(verdicts, analysis=MEASURES[FIRST], params=params)  # which the Map shows
         heads_told = table(["head", *columns], rows)
         return self._written(of_map, measure=measure, heads=heads_told)
 
@@ -118,22 +118,22 @@ class Tools:
         run: Run = None,
     ) -> Answer:
         """Say what one head does, in a sentence, with all its measures and the page about it."""
-        stored = {name for each in self.source.models() if each["name"] == model
-                  for one in each.get("runs", ()) for name in one["questions"]}  # fmt: skip
+        stored = {name for entry in self.source.models() if entry["name"] == model
+                  for one in entry.get("runs", ()) for name in one["questions"]}  # fmt: skip
         later = {name for name in MEASURES.values() if ANALYSES[name].on_request} - stored
         out = () if experiments else later
-        found = self._verdicts(model, out, run, head=head, query=query, revision=revision)
-        rows = [[name, number(found, "value", (at,)), found.texts["unit"][at],
-                 number(found, "rank", (at,))]
-                for at, name in enumerate(found.words("measure"))]  # fmt: skip
-        for row, kinds in zip(rows, found.texts["kinds"], strict=True):
+        verdicts = self._verdicts(model, out, run, head=head, query=query, revision=revision)
+        rows = [[name, number(verdicts, "value", (at,)), verdicts.texts["unit"][at],
+                 number(verdicts, "rank", (at,))]
+                for at, name in enumerate(verdicts.words("measure"))]  # fmt: skip
+        for row, kinds in zip(rows, verdicts.texts["kinds"], strict=True):
             if kinds[0] and row[1] is not None:
                 row[1] = kinds[int(row[1])]
         return self._written(
-            found,
-            verdict=found.text_of("verdict"),
-            more=[each for each in found.words("claim") if each],
-            not_computed=found.words("unknown"),
+            verdicts,
+            verdict=verdicts.text_of("verdict"),
+            more=[claim for claim in verdicts.words("claim") if claim],
+            not_computed=verdicts.words("unknown"),
             measures=table(["measure", "value", "unit", "rank"], rows),
         )
 
@@ -166,28 +166,30 @@ class Tools:
     ) -> Answer:
         """List the questions that can be asked, the likeliest first; or describe one."""
         every = self.source.questions()
-        if about in (each["name"] for each in every):
-            told = self.source.question(about)
-            return written({name: told[name] for name in told if name not in SCHEMAS}), None
+        if about in (entry["name"] for entry in every):
+            description = self.source.question(about)
+            return written(
+                {name: description[name] for name in description if name not in SCHEMAS}
+            ), None
         words = about.casefold().split()
 
-        def likeness(each: Mapping[str, str]) -> int:
-            text = " ".join(each.values()).casefold()
+        def likeness(analysis: Mapping[str, str]) -> int:
+            text = " ".join(analysis.values()).casefold()
             return sum(word in text for word in words)
 
         every = sorted(filter(likeness, every), key=likeness, reverse=True) or every
-        rows = [[each["name"], each["title"], each["summary"]] for each in every]
+        rows = [[entry["name"], entry["title"], entry["summary"]] for entry in every]
         columns = ["name", "title", "summary"]
         return written({"questions": table(columns, rows)}, len(rows)), None
 
     def list_models(self) -> Answer:
         """List the models, whether their weights are here, and which runs are stored."""
         models = self.source.models()
-        for each in models:
-            each["runs"] = [
+        for model in models:
+            model["runs"] = [
                 f"{run['corpus']}, {run['windows']} windows of {run['context']} tokens: "
                 f"{', '.join(run['questions'])}"
-                for run in sorted(each.get("runs", ()), key=lambda run: -len(run["questions"]))[:3]
+                for run in sorted(model.get("runs", ()), key=lambda run: -len(run["questions"]))[:3]
             ]
         return written({"models": models}), None
 
@@ -223,24 +225,24 @@ class Tools:
         params = {"heads": heads, "by": by}
         return self._whole(self._show("ablate-heads", model, run, params=params), picture)
 
-    def _whole(self, found: Result, drawn: bool) -> Answer:
+    def _whole(self, result: Result, drawn: bool) -> Answer:
         """Return all of a result that fits, at one query position, and its figure if wanted."""
-        sizes = [array.size for array in found.values.values()]
-        if "query" in found.coordinates and max(sizes) > MAX_ROWS:
-            queries = found.coordinates["query"].tolist()
-            usual = ANALYSES[found.analysis].default_query(int(found.provenance["context"]))
-            found = found.select(query=usual if usual in queries else queries[-1])
-        text, _ = self._written(found)
+        sizes = [array.size for array in result.values.values()]
+        if "query" in result.coordinates and max(sizes) > MAX_ROWS:
+            queries = result.coordinates["query"].tolist()
+            usual = ANALYSES[result.analysis].default_query(int(result.provenance["context"]))
+            result = result.select(query=usual if usual in queries else queries[-1])
+        text, _ = self._written(result)
         if not drawn:
             return text, None
         try:
             with DRAWING:
-                return text, picture(figure_of(found), found, "png")
+                return text, picture(figure_of(result), result, "png")
         except BadRequest as error:  # which names paths of the host
             raise BadRequest("No picture of it is drawn here: ask without 'picture'.") from error
 
-    def _written(self, found: Result, **fields: Any) -> Answer:
-        return written(answer(found, self.source.address, **fields)), None
+    def _written(self, result: Result, **fields: Any) -> Answer:
+        return written(answer(result, self.source.address, **fields)), None
 
     def _verdicts(self, model: str, leave_out: Any, run: Run, **options: Any) -> Result:
         """Return the measures of all heads, without those of some questions."""
@@ -251,5 +253,5 @@ class Tools:
         """Return a result; texts are texts, and no paths."""
         own = ANALYSES[question].params.model_fields if question in ANALYSES else ()
         check_fields(question, run or {}, own)
-        given = {**(run or {}), **{k: each for k, each in options.items() if each is not None}}
+        given = {**(run or {}), **{k: value for k, value in options.items() if value is not None}}
         return self.source.show(question, model, tell=self.tell, files=False, **given)

@@ -36,8 +36,8 @@ in_hand: set[str] = set(os.environ.get(LAB, "").split()[1:])
 
 def attached(name: str) -> Attached | None:
     """Return what is known of an attached model, or of a logged training run, by its name."""
-    found = stored_models().get(name)
-    return None if found is None else found.attached
+    model = stored_models().get(name)
+    return None if model is None else model.attached
 
 
 def folder_of(name: str) -> Path:
@@ -52,14 +52,14 @@ def describe(about: Mapping[str, Any], files: Mapping[str, str] = {}) -> None:
     """
     with _alone():
         folder, before = folder_of(about["model"]["name"]), description(about["model"]["name"])
-        told = json.loads(json.dumps(about))
+        manifest = json.loads(json.dumps(about))
         word = about["attached"]["word"]
-        if all(before.get(f) == told[f] for f in SAME) and before["attached"]["word"] == word:
-            versions = before["attached"]["versions"] | told["attached"]["versions"]
-            told["attached"] = told["attached"] | {"versions": versions}
-        if told == before and all((folder / name).is_file() for name in files):
+        if all(before.get(f) == manifest[f] for f in SAME) and before["attached"]["word"] == word:
+            versions = before["attached"]["versions"] | manifest["attached"]["versions"]
+            manifest["attached"] = manifest["attached"] | {"versions": versions}
+        if manifest == before and all((folder / name).is_file() for name in files):
             return
-        for name, text in (*files.items(), (MANIFEST, json.dumps(told))):
+        for name, text in (*files.items(), (MANIFEST, json.dumps(manifest))):
             write_file(folder / name, text)
 
 
@@ -89,24 +89,34 @@ def description(name: str) -> dict[str, Any]:
 def versions_of(name: str) -> list[str]:
     """Return the fingerprints of an attached model's versions; [] of other models."""
     kept = attached(name)
-    return list(dict.fromkeys(each.fingerprint for each in kept.versions.values())) if kept else []
+    return (
+        list(dict.fromkeys(version.fingerprint for version in kept.versions.values()))
+        if kept
+        else []
+    )
 
 
 def steps_of(name: str) -> dict[str, int]:
     """Return the steps of a logged training run by their revisions, in order; {} of others."""
     kept = attached(name)
-    steps = {each: version.step for each, version in kept.versions.items()} if kept else {}
-    return {each: s for each, s in sorted(steps.items(), key=lambda e: e[1] or 0) if s is not None}
+    steps = {revision: version.step for revision, version in kept.versions.items()} if kept else {}
+    return {
+        revision: s
+        for revision, s in sorted(steps.items(), key=lambda e: e[1] or 0)
+        if s is not None
+    }
 
 
 def forget(name: str, steps: Collection[int] | None = None) -> None:
     """Take steps off a training run, or all of them; their results are evicted in their time."""
     with _alone():
-        told = description(name)
-        versions = told["attached"]["versions"].items()
-        kept = {each: v for each, v in versions if steps is not None and v["step"] not in steps}
-        told["attached"]["versions"] = kept
-        write_file(folder_of(name) / MANIFEST, json.dumps(told))
+        manifest = description(name)
+        versions = manifest["attached"]["versions"].items()
+        kept = {
+            revision: v for revision, v in versions if steps is not None and v["step"] not in steps
+        }
+        manifest["attached"]["versions"] = kept
+        write_file(folder_of(name) / MANIFEST, json.dumps(manifest))
 
 
 def _noted(identity: str) -> Path:

@@ -145,7 +145,7 @@ def entries() -> tuple[ModelEntry, ...]:
         if entry.name not in PACKAGED or entry.name in here or _has_files(entry.name)
     }
     own = map(name_in, map(str.strip, os.environ.get("POSKERNEL_MODELS", "").split(",")))
-    attached_ones = (each.spec.name for each in here.values() if each.attached is not None)
+    attached_ones = (model.spec.name for model in here.values() if model.attached is not None)
     names = dict.fromkeys(filter(None, (*own, *curated, *attached_ones)))
     return tuple(curated.get(name, ModelEntry(name, "", "", "")) for name in names)
 
@@ -182,8 +182,8 @@ def name_in(text: str) -> str:
 
 def note_of(name: str) -> str:
     """Return the caveat about a model's numbers; empty for most models."""
-    if told := quantisation_of(name):
-        note = gguf.quantisation_note(told)
+    if quantisation := quantisation_of(name):
+        note = gguf.quantisation_note(quantisation)
         return f"{note}." if note else ""
     if (known := attached(name)) is not None:
         return known.note
@@ -271,10 +271,10 @@ def locate(model: AnyModel, revision: str | None = None) -> Located:
     A :class:`ModelSpec` is located by its name and revision. In a directory of checkpoints, each
     checkpoint is a revision; the last one is the default.
     """
-    asked = ModelSpec.model_validate(model)
+    spec = ModelSpec.model_validate(model)
     if revision is not None:
-        asked = ModelSpec(name=asked.name, revision=revision)
-    name, revision = asked.name.strip(), asked.revision
+        spec = ModelSpec(name=spec.name, revision=revision)
+    name, revision = spec.name.strip(), spec.revision
     _check_offered(name)
     if not name:
         raise UnknownModel("Expected a model name or directory, got nothing: try 'demo-gpt2'.")
@@ -333,8 +333,8 @@ def _locate_results(kept: StoredModel, revision: str | None) -> Located:
     geometry = kept.geometry or read_geometry(kept.spec.name, config)
     how = packaged.advice if packaged else OTHERS_ADVICE
     spec = _spec(config, **kept.spec.model_dump(exclude={"angles"}))
-    found = Located(spec, None, config, geometry, None, kept.quantisation, kept.shown, how)
-    return found if kept.positions is None else found.probed(kept.positions)
+    located = Located(spec, None, config, geometry, None, kept.quantisation, kept.shown, how)
+    return located if kept.positions is None else located.probed(kept.positions)
 
 
 def _spec(config: dict[str, Any], **fields: Any) -> ModelSpec:
@@ -363,7 +363,7 @@ def _locate_local(name: str, directory: Path, revision: str | None) -> Located:
     own = os.path.isfile(directory / "config.json")
     if own and not revision:
         return _locate_directory(name, directory, None)
-    kept = [each.revision for each in local_checkpoints(directory)]
+    kept = [checkpoint.revision for checkpoint in local_checkpoints(directory)]
     if revision and not kept:
         raise UnknownModel(
             f"A local model has no revisions, unless it is a directory of checkpoints: leave out "
@@ -389,15 +389,17 @@ def _locate_gguf(name: str, file: Path, revision: str | None) -> Located:
     spec = _spec(config, name=name, fingerprint=print_, tokenizer=tokenizer)
     directory = default_directory().absolute() / "models" / spec.fingerprint
     kept = stored_models().get(name)
-    shown = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
-    return Located(spec, directory, config, geometry, file, header.quantisation, shown)
+    default_run = kept.shown if kept and kept.spec.fingerprint == spec.fingerprint else None
+    return Located(spec, directory, config, geometry, file, header.quantisation, default_run)
 
 
 def _locate_directory(name: str, directory: Path, revision: str | None) -> Located:
     if not os.path.isfile(directory / "config.json"):
         names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
-        found = next(filter(gguf.is_gguf, (str(directory / each) for each in names)), None)
-        advice = f": name the GGUF file itself, {found!r}" if found else ""
+        gguf_file = next(
+            filter(gguf.is_gguf, (str(directory / filename) for filename in names)), None
+        )
+        advice = f": name the GGUF file itself, {gguf_file!r}" if gguf_file else ""
         raise UnknownModel(
             f"Expected a model directory with config.json and {WEIGHTS}; "
             f"{name!r} has no config.json{advice}."
@@ -478,8 +480,8 @@ def weights_entry(name: str, directory: Path) -> Path:
         )
     named = read_config(name, directory / "config.json").get("transformers_weights")
     if named is None:
-        whole, index = directory / WEIGHTS, directory / INDEX
-        return whole if whole.is_file() or not index.is_file() else index
+        weights, index = directory / WEIGHTS, directory / INDEX
+        return weights if weights.is_file() or not index.is_file() else index
     path = Path(named) if isinstance(named, str) and "\0" not in named else Path()
     fits = path.name.endswith((".safetensors", INDEX_ENDING))
     if not fits or path.is_absolute() or ".." in path.parts:
@@ -494,9 +496,9 @@ def _shards(name: str, index: Path) -> list[str]:
     listed = read_config(name, index, MAX_INDEX_BYTES).get("weight_map")
     files = list(listed.values()) if isinstance(listed, dict) else []
     fit = (
-        isinstance(each, str) and 0 < len(each) < MAX_NAME and "\0" not in each for each in files
+        isinstance(file, str) and 0 < len(file) < MAX_NAME and "\0" not in file for file in files
     )
-    if not files or not all(fit) or any(Path(each).name != each for each in files):
+    if not files or not all(fit) or any(Path(file).name != file for file in files):
         raise UnsupportedModel(
             f"Expected the {index.name} of {name!r} to have a 'weight_map' from tensors to files "
             "next to it: check the file."

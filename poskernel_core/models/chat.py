@@ -52,15 +52,21 @@ def chat_template(located: Located, *, fetch: bool = False) -> str | None:
     if located.away:
         return None
     if located.gguf is not None:
-        found = read_header(located.spec.name, located.gguf).values.get("tokenizer.chat_template")
-        return found if isinstance(found, str) else None
+        template = read_header(located.spec.name, located.gguf).values.get(
+            "tokenizer.chat_template"
+        )
+        return template if isinstance(template, str) else None
     if (file := _file(located, FILE, fetch)) is not None:
         return file.read_text(encoding="utf-8")
-    found = _settings(located, fetch).get("chat_template")
-    if isinstance(found, list):  # several templates by name
-        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
-        found = named.get("default", next(iter(named.values()), None))
-    return found if isinstance(found, str) else None
+    template = _settings(located, fetch).get("chat_template")
+    if isinstance(template, list):  # several templates by name
+        named = {
+            entry.get("name"): entry.get("template")
+            for entry in template
+            if isinstance(entry, dict)
+        }
+        template = named.get("default", next(iter(named.values()), None))
+    return template if isinstance(template, str) else None
 
 
 def writes_date(template: str | None) -> bool:
@@ -113,7 +119,8 @@ def _rendered(located: Located, template: str, turns: Sequence[Turn], day: datet
     settings = _settings(located, fetch=True)
     special = {name: settings[name] for name in SPECIAL if settings.get(name)}
     tokens = {
-        name: each["content"] if isinstance(each, dict) else each for name, each in special.items()
+        name: token["content"] if isinstance(token, dict) else token
+        for name, token in special.items()
     }
     messages: Any = [{"role": role, "content": content} for role, content in turns]
     try:

@@ -43,8 +43,8 @@ def checkpoint_named(revision: str, tokens_per_step: int | None = None) -> Check
     step = STEP.search(revision)
     if step is None:
         return None
-    number, told = int(step[1]), TOKENS.search(revision)
-    tokens = round(float(told[1]) * SCALES[told[2]]) if told else None
+    number, match = int(step[1]), TOKENS.search(revision)
+    tokens = round(float(match[1]) * SCALES[match[2]]) if match else None
     return Checkpoint(revision, number, number * tokens_per_step if tokens_per_step else tokens)
 
 
@@ -56,10 +56,10 @@ def one_run(revisions: Iterable[str], tokens_per_step: int | None = None) -> tup
     """
     groups: dict[str, dict[int, Checkpoint]] = {}
     for revision in sorted(revisions, key=lambda name: (len(name), name)):
-        found = checkpoint_named(revision, tokens_per_step)
-        if found is not None:
+        checkpoint = checkpoint_named(revision, tokens_per_step)
+        if checkpoint is not None:
             before = revision[: STEP.search(revision).start()]  # type: ignore[union-attr]
-            groups.setdefault(before, {}).setdefault(found.step, found)
+            groups.setdefault(before, {}).setdefault(checkpoint.step, checkpoint)
     if not groups:
         return ()
     first = max(groups, key=lambda name: (name == "stage1", len(groups[name])))
@@ -75,7 +75,7 @@ def local_checkpoints(directory: Path) -> tuple[Checkpoint, ...]:
     if os.path.isfile(directory / SCHEDULE):  # also False if the path is too long
         return _scheduled(directory)
     try:
-        names = [each.name for each in directory.iterdir() if _is_model(each)]
+        names = [folder.name for folder in directory.iterdir() if _is_model(folder)]
     except OSError:
         return ()
     return one_run(names)
@@ -88,8 +88,8 @@ def _is_model(directory: Path) -> bool:
 def _scheduled(directory: Path) -> tuple[Checkpoint, ...]:
     file = directory / SCHEDULE
     try:
-        found = read_json(file)
-        per_step, steps = _parts_of(found)
+        schedule = read_json(file)
+        per_step, steps = _parts_of(schedule)
     except (OSError, ValueError) as error:
         raise UnsupportedModel(
             f"The {SCHEDULE} of {directory.name!r} is not of the form {{'tokens_per_step': 2048, "
@@ -103,14 +103,14 @@ def _scheduled(directory: Path) -> tuple[Checkpoint, ...]:
         )
     return tuple(
         Checkpoint(name, step, None if per_step is None else step * per_step)
-        for name, step in sorted(steps.items(), key=lambda each: each[1])
+        for name, step in sorted(steps.items(), key=lambda item: item[1])
     )
 
 
-def _parts_of(found: Any) -> tuple[int | None, dict[str, int]]:
-    if not isinstance(found, dict) or not isinstance(found.get("checkpoints"), dict):
+def _parts_of(schedule: Any) -> tuple[int | None, dict[str, int]]:
+    if not isinstance(schedule, dict) or not isinstance(schedule.get("checkpoints"), dict):
         raise ValueError("it has no 'checkpoints'")
-    per_step, steps = found.get("tokens_per_step"), found["checkpoints"]
+    per_step, steps = schedule.get("tokens_per_step"), schedule["checkpoints"]
     if per_step is not None and (type(per_step) is not int or not 1 <= per_step <= LATEST):
         raise ValueError("'tokens_per_step' is not a number above 0")
     for name, step in steps.items():

@@ -64,10 +64,10 @@ def read_geometry(name: str, config: dict[str, Any]) -> Geometry:
     _check(name, config)
     if model_type(config) == "attn-only":
         return _attention_only(name, config)
-    found = read_once(name, json.dumps(config, sort_keys=True))
-    if isinstance(found, str):
-        raise UnsupportedModel(found)
-    return found.checked(name)
+    geometry = read_once(name, json.dumps(config, sort_keys=True))
+    if isinstance(geometry, str):
+        raise UnsupportedModel(geometry)
+    return geometry.checked(name)
 
 
 def digest(text: str) -> str:
@@ -92,41 +92,41 @@ def read_once(name: str, text: str) -> Geometry | str:
         return Geometry.read(read_json(file))
     try:
         if readers:
-            found = readers[0](name, json.loads(text))
+            geometry = readers[0](name, json.loads(text))
         else:
             with _READING:
-                found = _read_elsewhere(name, text)
+                geometry = _read_elsewhere(name, text)
     except UnsupportedModel as error:
         return str(error)
     with suppress(OSError, BadRequest):  # it is read again next time
-        write_file(file, json.dumps(found.as_json()))
-    return found
+        write_file(file, json.dumps(geometry.as_json()))
+    return geometry
 
 
 @lru_cache(maxsize=1)
 def _shipped() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(SHIPPED.read_text("utf-8")) if SHIPPED.is_file() else {}
-    return found
+    geometries: dict[str, Any] = json.loads(SHIPPED.read_text("utf-8")) if SHIPPED.is_file() else {}
+    return geometries
 
 
 def _read_elsewhere(name: str, text: str) -> Geometry:
     """Read a configuration in a process of its own, which imports torch."""
-    asked = json.dumps({"name": name, "config": json.loads(text)})
+    request = json.dumps({"name": name, "config": json.loads(text)})
     try:
         done = subprocess.run(
-            command(READING), input=asked, capture_output=True, encoding="utf-8",
+            command(READING), input=request, capture_output=True, encoding="utf-8",
             timeout=SECONDS, env=environment(), check=True,
         )  # fmt: skip
-        told = json.loads(done.stdout.splitlines()[-1])
-        if "refused" not in told:
-            return Geometry.read(told["geometry"])
+        answer = json.loads(done.stdout.splitlines()[-1])
+        if "refused" not in answer:
+            return Geometry.read(answer["geometry"])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError, KeyError) as error:
         end = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
         raise ComputeFailed(
             f"The config.json of {name!r} could not be read by transformers "
             f"({end[-1][:200] if end else type(error).__name__}): check the file, or ask again."
         ) from error
-    raise UnsupportedModel(told["refused"])
+    raise UnsupportedModel(answer["refused"])
 
 
 def _check(name: str, config: dict[str, Any]) -> None:
@@ -175,14 +175,16 @@ def _attention_only(name: str, config: dict[str, Any]) -> Geometry:
     if own is None and type(width) is int and type(heads) is int and heads:
         own = width // heads
     sizes = (layers, heads, heads, width, own, context, vocabulary)
-    found = Geometry(*sizes, "attn-only", "learned").checked(name)  # type: ignore[arg-type]
-    if found.n_heads * found.d_head != found.d_model:
+    geometry = Geometry(*sizes, "attn-only", "learned").checked(name)  # type: ignore[arg-type]
+    if geometry.n_heads * geometry.d_head != geometry.d_model:
         raise UnsupportedModel(
             f"The config.json of {name!r} names {heads} heads of width {own} in a stream of width "
             f"{width}: the heads' widths must add up to the stream's."
         )
-    numbers = found.d_model * (
-        found.n_vocab + found.n_ctx + 4 * found.n_layers * found.n_heads * found.d_head
+    numbers = geometry.d_model * (
+        geometry.n_vocab
+        + geometry.n_ctx
+        + 4 * geometry.n_layers * geometry.n_heads * geometry.d_head
     )
-    alike = (Layer(FULL, found.d_head, found.n_heads),) * found.n_layers
-    return replace(found, layers=alike, numbers=numbers)
+    alike = (Layer(FULL, geometry.d_head, geometry.n_heads),) * geometry.n_layers
+    return replace(geometry, layers=alike, numbers=numbers)

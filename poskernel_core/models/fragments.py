@@ -27,12 +27,12 @@ def lacks(config: dict[str, Any]) -> tuple[Part, ...]:
 def why_not(name: str, config: dict[str, Any], uses: Iterable[Part]) -> str | None:
     """Return one sentence that says why a model cannot compute with these parts; None if it can."""
     missing = [part for part in lacks(config) if part in set(uses)]
-    whole = part_of(config)
-    if not missing or whole is None:
+    full_name = part_of(config)
+    if not missing or full_name is None:
         return None
     return (
-        f"{name!r} is a part of {whole!r}, without its {' and '.join(missing)}, and this needs "
-        f"them: choose a whole model, such as {whole!r} or 'demo-gpt2'."
+        f"{name!r} is a part of {full_name!r}, without its {' and '.join(missing)}, and this needs "
+        f"them: choose a whole model, such as {full_name!r} or 'demo-gpt2'."
     )
 
 
@@ -44,5 +44,5 @@ def refuse(name: str, config: dict[str, Any], uses: Iterable[Part]) -> None:
 
 
 def _declared(config: dict[str, Any]) -> dict[str, Any]:
-    found = config.get("poskernel")
-    return found if isinstance(found, dict) else {}
+    declared = config.get("poskernel")
+    return declared if isinstance(declared, dict) else {}

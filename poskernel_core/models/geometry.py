@@ -154,14 +154,14 @@ class Geometry:
         It is the least for which a run has room. In contexts of more than 256 tokens it is 1.
         """
         steps = _steps(context)
-        return next((each for each in steps if self._has_room(context, each)), steps[-1])
+        return next((step for step in steps if self._has_room(context, step)), steps[-1])
 
     def _has_room(self, context: int, step: int) -> bool:
         positions = len(default_positions(context, step=step))
         every = self.sums(context, positions, QUERIES_PER_POSITION // GROUPS)
-        found = {name: every[name] for name in ALL_GATHERED}
-        most = bytes_gathered(found, GROUPS) + bytes_saved(found)
-        return most <= ROOM and bytes_kept(found, GROUPS) <= KEPT
+        sizes = {name: every[name] for name in ALL_GATHERED}
+        most = bytes_gathered(sizes, GROUPS) + bytes_saved(sizes)
+        return most <= ROOM and bytes_kept(sizes, GROUPS) <= KEPT
 
     def axes(self, tokens: int, positions: int, samples: int) -> dict[str, int]:
         """Return the lengths of the axes of sums over one group of texts.
@@ -185,7 +185,7 @@ class Geometry:
         sizes = self.axes(tokens, positions, samples)
         return {
             name: self.n_layers
-            * sum(math.prod(map(sizes.__getitem__, each.split())) for each in shapes.values())
+            * sum(math.prod(map(sizes.__getitem__, shape.split())) for shape in shapes.values())
             for name, shapes in SUMS.items()
         }
 

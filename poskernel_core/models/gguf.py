@@ -54,20 +54,24 @@ class Header:
     @property
     def numbers(self) -> int:
         """Total number of weights."""
-        return sum(math.prod(each.shape) for each in self.tensors)
+        return sum(math.prod(tensor.shape) for tensor in self.tensors)
 
     @property
     def quantisation(self) -> str:
         """Common name of the weight format: ``Q4_K_M``, ``Q8_0``, ``F16``."""
         from gguf import GGMLQuantizationType, LlamaFileType
 
-        names = {int(each): each.name for each in LlamaFileType if each.name != "GUESSED"}
-        told = self.values.get("general.file_type")
-        if type(told) is int and told in names:
-            return re.sub("^(ALL|MOSTLY)_|_MOE$", "", names[told])
+        names = {
+            int(file_type): file_type.name
+            for file_type in LlamaFileType
+            if file_type.name != "GUESSED"
+        }
+        declared = self.values.get("general.file_type")
+        if type(declared) is int and declared in names:
+            return re.sub("^(ALL|MOSTLY)_|_MOE$", "", names[declared])
         sizes: Counter[int] = Counter()
-        for each in self.tensors:
-            sizes[each.kind] += math.prod(each.shape)
+        for tensor in self.tensors:
+            sizes[tensor.kind] += math.prod(tensor.shape)
         return GGMLQuantizationType(sizes.most_common(1)[0][0]).name if sizes else ""
 
 
@@ -104,9 +108,9 @@ def quantisation_note(quantisation: str) -> str:
 
     The formats of several models are separated by commas, as in ``Q4_1, Q8_0``.
     """
-    found = [(each, re.search(r"(?:Q|FP)(\d)", each)) for each in quantisation.split(", ")]
-    told = ", ".join(f"{bits[1]}-bit weights ({each})" for each, bits in found if bits)
-    return f"{told}: numbers differ from the full-precision model's" if told else ""
+    matches = [(name, re.search(r"(?:Q|FP)(\d)", name)) for name in quantisation.split(", ")]
+    formats = ", ".join(f"{bits[1]}-bit weights ({name})" for name, bits in matches if bits)
+    return f"{formats}: numbers differ from the full-precision model's" if formats else ""
 
 
 def fingerprint(file: Path) -> str:
@@ -164,13 +168,13 @@ class _Reader:
         version, tensors, values = self.unpack("IQQ")
         if version not in (2, 3):
             raise ValueError(f"expected version 2 or 3, little-endian, got {version}")
-        told = {self.raw().decode(): self.value(*self.unpack("I")) for _ in range(values)}
+        metadata = {self.raw().decode(): self.value(*self.unpack("I")) for _ in range(values)}
         listed = [self.described() for _ in range(tensors)]
-        alignment = told.get("general.alignment", 32)
+        alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or alignment < 1:
             raise ValueError(f"it aligns tensors to {str(alignment)[:40]}")
-        begin, found = -(-self.place // alignment) * alignment, {}
-        sizes = {int(each): size for each, size in GGML_QUANT_SIZES.items()}
+        begin, stored = -(-self.place // alignment) * alignment, {}
+        sizes = {int(quant_type): size for quant_type, size in GGML_QUANT_SIZES.items()}
         for name, shape, kind, offset in listed:
             block, width = sizes.get(kind, (0, 0))
             if not block or not shape or 0 in shape or shape[-1] % block:
@@ -179,12 +183,12 @@ class _Reader:
                     f"the shape {shape}"
                 )
             size = math.prod(shape) // block * width
-            found[name] = Stored(name, shape, kind, begin + offset, size)
+            stored[name] = Stored(name, shape, kind, begin + offset, size)
             if begin + offset + size > self.size:
                 raise ValueError(f"tensor {name[:60]!r} does not lie in it")
-        if len(found) < tensors or sum(each.size for each in found.values()) > self.size:
+        if len(stored) < tensors or sum(tensor.size for tensor in stored.values()) > self.size:
             raise ValueError("two tensors have one name or place")
-        return Header(told, tuple(found.values()))
+        return Header(metadata, tuple(stored.values()))
 
     def take(self, count: int) -> bytes:
         self.place += count
@@ -206,7 +210,7 @@ class _Reader:
         kind, count = self.unpack("IQ") if kind == LIST else (kind, 0)
         if kind == TEXT:
             texts = (self.raw() for _ in range(count))
-            return tuple(each.decode() for each in texts if count <= LONG)
+            return tuple(text.decode() for text in texts if count <= LONG)
         if kind not in NUMBERS:
             raise ValueError(f"it holds a value or list of kind {kind}")
         data = self.take(count * struct.calcsize(NUMBERS[kind]))

@@ -40,7 +40,7 @@ FAMILIES = {
     "qwen2": ROTARY,
     "qwen3": ROTARY,
     "gemma": ROTARY,
-    "gemma2": ROTARY | WINDOW | {each: each for each in CAPS},
+    "gemma2": ROTARY | WINDOW | {field: field for field in CAPS},
     "gemma3": ROTARY | WINDOW,
     "gpt2": {
         "feed_forward_length": "n_inner",
@@ -65,7 +65,7 @@ LARGEST = {"gemma2": 46, "gemma3": 62}
 
 def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
     """Return the ``config.json`` of the model in a GGUF file."""
-    values, stored = header.values, {each.name: each for each in header.tensors}
+    values, stored = header.values, {tensor.name: tensor for tensor in header.tensors}
     parts = SPLIT.search(file.name)
     if values.get("split.count", 1) not in (0, 1) or (parts and int(parts[1]) > 1):
         raise UnsupportedModel(
@@ -84,15 +84,15 @@ def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
             f"{name!r} is of GGUF architecture {kind[:60]!r}, which is not read; PosKernel reads "
             f"{', '.join(FAMILIES)}."
         )
-    told = {
-        key[len(kind) + 1 :]: each for key, each in values.items() if key.startswith(f"{kind}.")
+    metadata = {
+        key[len(kind) + 1 :]: entry for key, entry in values.items() if key.startswith(f"{kind}.")
     }
-    config = _config(name, kind, told)
+    config = _config(name, kind, metadata)
     width, heads = config["hidden_size"], config["num_attention_heads"]
     same = dict.fromkeys(("attention.value_length", "rope.dimension_count"), config.get("head_dim"))
     ignored = WITHOUT_EFFECT | ({"attention.head_count_kv": heads} if kind == "gpt2" else same)
     readable = {*SIZES, *FAMILIES[kind], "vocab_size", "tensor_data_layout"}
-    for key, value in told.items():
+    for key, value in metadata.items():
         if key not in readable and ignored.get(key) != value:
             raise UnsupportedModel(
                 f"{name!r} sets {f'{kind}.{key}'[:80]!r} to {str(value)[:40]!r}, which is not read "
@@ -123,13 +123,13 @@ def model_config(name: str, file: Path, header: Header) -> dict[str, Any]:
     return config
 
 
-def _config(name: str, kind: str, told: dict[str, Any]) -> dict[str, Any]:
+def _config(name: str, kind: str, metadata: dict[str, Any]) -> dict[str, Any]:
     config: dict[str, Any] = {"model_type": kind}
     defaults: dict[str, Any] = {**DEFAULTS}
     if kind == "gemma2":
         defaults["attention.sliding_window"] = 4096
     for key, field in (SIZES | FAMILIES[kind]).items():
-        value: Any = told.get(key, defaults.get(key))
+        value: Any = metadata.get(key, defaults.get(key))
         if type(value) not in (int, float) or not math.isfinite(value) or value <= 0:
             got = "found none" if value is None else f"got {str(value)[:40]!r}"
             raise UnsupportedModel(
@@ -151,16 +151,16 @@ def _factors(
     A factor divides the speed of a pair at every length, which is what transformers calls
     ``longrope`` with equal factors for short and long texts.
     """
-    found, pairs = [each for each in stored if OTHERWISE.search(each)], config["head_dim"] // 2
-    if not found:
+    names, pairs = [key for key in stored if OTHERWISE.search(key)], config["head_dim"] // 2
+    if not names:
         return {}
-    one = stored[found[0]]
+    one = stored[names[0]]
     factors = np.fromfile(file, "<f4", pairs, offset=one.start)
-    if (found, one.kind, one.shape) != ([FACTORS], 0, (pairs,)) or not (
+    if (names, one.kind, one.shape) != ([FACTORS], 0, (pairs,)) or not (
         (factors > 0) & (factors < np.inf)
     ).all():
         raise UnsupportedModel(
-            f"{name!r} has factors for its rotation ({', '.join(found)[:60]}) in a form that is "
+            f"{name!r} has factors for its rotation ({', '.join(names)[:60]}) in a form that is "
             f"not read from GGUF; expected {pairs} numbers above zero in F32 as {FACTORS}: give "
             "the model it was made from."
         )

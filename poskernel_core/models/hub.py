@@ -53,10 +53,10 @@ def fetch_file(
     from huggingface_hub import hf_hub_download
 
     with _in_one_sentence(name, revision):
-        found = hf_hub_download(
+        path = hf_hub_download(
             name, filename, revision=revision, repo_type=kind, local_files_only=offline()
         )
-    return Path(found)
+    return Path(path)
 
 
 def fetch_optional(name: str, filename: str, revision: str | None) -> Path | None:
@@ -69,11 +69,11 @@ def fetch_optional(name: str, filename: str, revision: str | None) -> Path | Non
     """
     from huggingface_hub import _CACHED_NO_EXIST, try_to_load_from_cache
 
-    found = try_to_load_from_cache(name, filename, revision=revision)
-    if isinstance(found, str):
-        return Path(found)
+    cached = try_to_load_from_cache(name, filename, revision=revision)
+    if isinstance(cached, str):
+        return Path(cached)
     with suppress(UnknownModel):
-        return None if found is _CACHED_NO_EXIST else fetch_file(name, filename, revision)
+        return None if cached is _CACHED_NO_EXIST else fetch_file(name, filename, revision)
     return None
 
 
@@ -82,10 +82,10 @@ def fetch_snapshot(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     with _in_one_sentence(name, revision):
-        found = snapshot_download(
+        path = snapshot_download(
             name, revision=revision, allow_patterns=SAFE, local_files_only=offline()
         )
-    directory = Path(found)
+    directory = Path(path)
     if not list(directory.rglob("*.safetensors")):
         raise UnsupportedModel(
             f"The hub model {name!r} offers no safetensors at revision {revision or 'main'!r}; "
@@ -118,8 +118,8 @@ def _weights_there(name: str, revision: str | None) -> list[RepoSibling]:
     if offline():
         raise NoNetwork(_no_network(name))
     with _in_one_sentence(name, revision):
-        told = HfApi().model_info(name, revision=revision, files_metadata=True)
-    return [file for file in told.siblings or () if file.rfilename.endswith(WEIGHTS)]
+        info = HfApi().model_info(name, revision=revision, files_metadata=True)
+    return [file for file in info.siblings or () if file.rfilename.endswith(WEIGHTS)]
 
 
 def revisions(name: str) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def revisions(name: str) -> tuple[str, ...]:
         return tuple(sorted(here))
     with _in_one_sentence(name, None):
         refs = HfApi().list_repo_refs(name)
-    return tuple(dict.fromkeys(each.name for each in (*refs.branches, *refs.tags)))
+    return tuple(dict.fromkeys(ref.name for ref in (*refs.branches, *refs.tags)))
 
 
 def _revisions_here(name: str) -> list[CachedRevisionInfo]:
@@ -142,7 +142,12 @@ def _revisions_here(name: str) -> list[CachedRevisionInfo]:
         repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
     except CacheNotFound:
         return []
-    return [found for each in repositories if each.repo_id == name for found in each.revisions]
+    return [
+        revision
+        for repository in repositories
+        if repository.repo_id == name
+        for revision in repository.revisions
+    ]
 
 
 def commit_here(name: str, revision: str | None) -> str | None:
@@ -150,8 +155,8 @@ def commit_here(name: str, revision: str | None) -> str | None:
 
     The hub may have moved the revision to another commit since.
     """
-    found = file_here(name, "config.json", revision)
-    return None if found is None else found.parent.name
+    file = file_here(name, "config.json", revision)
+    return None if file is None else file.parent.name
 
 
 def file_here(name: str, file: str, revision: str | None) -> Path | None:
@@ -160,10 +165,10 @@ def file_here(name: str, file: str, revision: str | None) -> Path | None:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(name, file, revision=revision)
+        path = try_to_load_from_cache(name, file, revision=revision)
     except (HFValidationError, OSError):
         return None
-    return Path(found) if isinstance(found, str) else None
+    return Path(path) if isinstance(path, str) else None
 
 
 def weights_here(name: str, commit: str) -> frozenset[str]:
@@ -177,7 +182,7 @@ def remove_weights(name: str, commit: str, keep: frozenset[str] = frozenset()) -
     Blobs that another cached commit shares are not deleted.
     """
     removed = [file for file in _files_here(name, commit) if file.file_name not in keep]
-    others = [each for each in _revisions_here(name) if each.commit_hash != commit]
+    others = [revision for revision in _revisions_here(name) if revision.commit_hash != commit]
     elsewhere = {file.blob_path for revision in others for file in revision.files}
     total = 0
     for file in removed:

@@ -32,7 +32,7 @@ def normalizer_steps(normalizer: Any) -> list[Any]:
     """
     if isinstance(normalizer, tokenizers.normalizers.Sequence):
         inner: Any = normalizer
-        return [step for each in inner for step in normalizer_steps(each)]
+        return [step for part in inner for step in normalizer_steps(part)]
     for field in ("content", "prepend"):
         length = len(getattr(normalizer, field, ""))
         if length > LONGEST:

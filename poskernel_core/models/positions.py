@@ -89,6 +89,6 @@ def keep_use(fingerprint: str, use: PositionUse) -> None:
 
 def angles_by_length(config: dict[str, Any]) -> bool:
     """Return whether a configuration scales the rotary angles by the length of a text."""
-    inner = [each for each in config.values() if isinstance(each, dict)]
+    inner = [value for value in config.values() if isinstance(value, dict)]
     kind = str(config.get("rope_type", config.get("type")))
     return "dynamic" in kind or kind in BY_LENGTH or any(map(angles_by_length, inner))

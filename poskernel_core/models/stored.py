@@ -140,14 +140,14 @@ def packaged_file(name: str) -> Path | None:
 
 def stored_models() -> dict[str, StoredModel]:
     """Return the models with stored results, by name; skip unreadable files."""
-    found = {}
+    models = {}
     for file in (*sorted(attached_places().glob("*")), *result_places()):
         try:
-            each = read(file)
+            model = read(file)
         except BadRequest:
             continue
-        found[each.spec.name] = each
-    return found
+        models[model.spec.name] = model
+    return models
 
 
 def attached_places() -> Path:
@@ -176,15 +176,15 @@ def read(file: Path) -> StoredModel:
     """Return the model described in a folder or an exported file of results."""
     try:
         state = (file / MANIFEST if file.is_dir() else file).stat()
-        found = _read(file, state.st_size, state.st_mtime_ns)
+        outcome = _read(file, state.st_size, state.st_mtime_ns)
     except OSError as error:
         raise BadArchive(
             f"Expected a file of results that 'export' wrote, got {str(file)!r}, which cannot be "
             f"read ({error.strerror})."
         ) from error
-    if isinstance(found, BadArchive):
-        raise found
-    return found
+    if isinstance(outcome, BadArchive):
+        raise outcome
+    return outcome
 
 
 @lru_cache(maxsize=256)
@@ -192,13 +192,13 @@ def _read(file: Path, _size: int, _time: int) -> StoredModel | BadArchive:
     try:
         folder = opened(file)
         with (folder / MANIFEST).open("rb") as stream:
-            told = stream.read(MAX_MANIFEST_BYTES + 1)
-        if len(told) > MAX_MANIFEST_BYTES:
+            data = stream.read(MAX_MANIFEST_BYTES + 1)
+        if len(data) > MAX_MANIFEST_BYTES:
             raise ValueError("its description is larger than 1 MB")
         ends = ENTRY, ".json", ".partial"  # what is being written
-        if any(not each.name.endswith(ends) for each in folder.iterdir()):
+        if any(not entry.name.endswith(ends) for entry in folder.iterdir()):
             raise ValueError("its entries have the form of version 1.0.0")
-        return StoredModel.model_validate({**parse_json(told), "file": file})
+        return StoredModel.model_validate({**parse_json(data), "file": file})
     except OSError:
         raise
     except ZIP_DAMAGE as error:

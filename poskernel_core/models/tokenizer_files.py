@@ -53,8 +53,8 @@ def first_files(directory: Path) -> list[Path]:
 
 def other_files(directory: Path) -> list[Path]:
     """Return the other files of a directory that a tokenizer may open, sorted."""
-    found = {file for pattern in OTHERS for file in directory.glob(pattern) if file.is_file()}
-    return sorted(found - {directory / name for name in FIRST})
+    files = {file for pattern in OTHERS for file in directory.glob(pattern) if file.is_file()}
+    return sorted(files - {directory / name for name in FIRST})
 
 
 def read_settings(directory: Path) -> dict[str, Any]:
@@ -70,14 +70,16 @@ def read_settings(directory: Path) -> dict[str, Any]:
         return settings
     for name, value in _object(directory / TELLING[0]).items():
         if name == EXTRA and isinstance(value, list):
-            more = [each if isinstance(each, str) else {**each, "special": True} for each in value]
+            more = [
+                token if isinstance(token, str) else {**token, "special": True} for token in value
+            ]
             value = [*(settings.get(EXTRA) or []), *more]
         settings[name] = value
     if OLD_EXTRA in settings:
         settings.setdefault(EXTRA, settings.pop(OLD_EXTRA))
     extra = settings.get(EXTRA) if isinstance(settings.get(EXTRA), list) else None
     every = (*map(settings.get, NAMED), *(extra or ()))
-    special = {_content(each) for each in every if "__type" not in (each or ())}
+    special = {_content(token) for token in every if "__type" not in (token or ())}
     settings[OLDER] = {
         number: {"content": text, "normalized": text not in special, "special": text in special}
         for text, number in _object(directory / TELLING[1]).items()
@@ -99,14 +101,14 @@ def complete(backend: Tokenizer, settings: dict[str, Any]) -> None:
     """
     backend.encode_special_tokens = settings.get("split_special_tokens") is True
     own = backend.get_added_tokens_decoder()
-    told = {int(number): _token(each) for number, each in settings.get(LISTED, {}).items()}
-    told |= {n: _token(each) for n, each in settings.get(OLDER, {}).items() if n not in own}
+    listed = {int(number): _token(entry) for number, entry in settings.get(LISTED, {}).items()}
+    listed |= {n: _token(entry) for n, entry in settings.get(OLDER, {}).items() if n not in own}
     known = {*map(repr, own.values())}
-    new = [each for _, each in sorted(told.items()) if repr(each) not in known]
-    texts = {each.content for each in (*own.values(), *new)}
+    new = [added for _, added in sorted(listed.items()) if repr(added) not in known]
+    texts = {added.content for added in (*own.values(), *new)}
     named, extra = _special(settings)
-    for each in [*named, *extra]:
-        token = _token(each)
+    for described in [*named, *extra]:
+        token = _token(described)
         if token.content not in texts and token not in new:
             new.append(token)
     names = {*map(_content, named)}
@@ -169,9 +171,9 @@ def reading_on_hub(name: str, config: dict[str, Any], commit: str) -> str | None
     """
     if (file := fetch_tokenizer(name, config, commit)) is None:
         return None
-    source, found = _source(name, config, commit)[0], reading(file.parent)
+    source, own_reading = _source(name, config, commit)[0], reading(file.parent)
     of = f"of {source} at {file.parent.name}" if source != name else None
-    return ", ".join(filter(None, (of, found))) or None
+    return ", ".join(filter(None, (of, own_reading))) or None
 
 
 def _source(name: str, config: dict[str, Any], commit: str) -> tuple[str, str | None]:
@@ -190,27 +192,27 @@ def reading_of_gguf(values: dict[str, Any]) -> str | None:
 def _described(backend: Tokenizer, settings: dict[str, Any]) -> list[Any]:
     added = backend.get_added_tokens_decoder()
     start = [named_token(settings, name) for name in NAMED[:2]]
-    return [{n: repr(each) for n, each in added.items()}, backend.encode_special_tokens, start]
+    return [{n: repr(token) for n, token in added.items()}, backend.encode_special_tokens, start]
 
 
 def _special(settings: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     """Return the named tokens in transformers' order, and the extra ones."""
     named = {name: settings.get(name) for name in NAMED}
-    named |= {n: each for n, each in settings.items() if n.endswith("_token") and n not in NAMED}
+    named |= {n: value for n, value in settings.items() if n.endswith("_token") and n not in NAMED}
     extra = settings.get(EXTRA) or []
     if isinstance(extra, dict):
         named, extra = named | extra, []
-    return [each for each in named.values() if isinstance(each, str | dict)], list(extra)
+    return [token for token in named.values() if isinstance(token, str | dict)], list(extra)
 
 
 def _content(token: Any) -> Any:
     return token.get("content") if isinstance(token, dict) else token
 
 
-def _token(told: Any) -> AddedToken:
-    if isinstance(told, str):
-        return AddedToken(told, special=True)
-    return AddedToken(**{name: told[name] for name in FIELDS if name in told})
+def _token(entry: Any) -> AddedToken:
+    if isinstance(entry, str):
+        return AddedToken(entry, special=True)
+    return AddedToken(**{name: entry[name] for name in FIELDS if name in entry})
 
 
 def _object(file: Path) -> dict[str, Any]:
@@ -227,5 +229,5 @@ def without_space(backend: Tokenizer) -> None:
         first.prepend_scheme = "never"
         backend.pre_tokenizer = first
     if steps := normalizer_steps(backend.normalizer):
-        kept = [each for each in steps if not isinstance(each, normalizers.Prepend)]
+        kept = [step for step in steps if not isinstance(step, normalizers.Prepend)]
         backend.normalizer = normalizers.Sequence(kept)

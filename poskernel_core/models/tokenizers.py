@@ -86,17 +86,17 @@ def _of_vocabulary(name: str, file: Path) -> tuple[str, str]:
     from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
-    architecture, told, settings = get_gguf_tokenizer(str(file))
-    tokens, rule = told["tokens"], told.get("pre_tokenizer_type")
+    architecture, vocabulary, settings = get_gguf_tokenizer(str(file))
+    tokens, rule = vocabulary["tokens"], vocabulary.get("pre_tokenizer_type")
     if len(tokens) > MAX_TOKENS or max(map(len, tokens), default=0) > MAX_TOKEN:
         raise ValueError(f"more than {MAX_TOKENS:,} tokens, or one of over {MAX_TOKEN}")
-    byte_level = told.get("tokenizer_type") == "gpt2"
+    byte_level = vocabulary.get("tokenizer_type") == "gpt2"
     if byte_level and rule not in AS_GPT2 and rule not in GGUF_PRE_TOKENIZER_SPLITS:
         raise UnsupportedModel(
             f"{name!r} cuts text by the rule {str(rule)[:40]!r}, which is not read from GGUF: give "
             "ready token windows as a .npy file, or the model it was made from."
         )
-    backend, _ = convert_gguf_tokenizer(architecture, told)
+    backend, _ = convert_gguf_tokenizer(architecture, vocabulary)
     if byte_level and rule in WITH_DIGITS:
         digits = pre_tokenizers.Digits(individual_digits=True)
         backend.pre_tokenizer = pre_tokenizers.Sequence([digits, backend.pre_tokenizer])
@@ -156,8 +156,8 @@ class Tokenizer:
 
     def encode_with_places(self, text: str) -> tuple[list[int], list[int]]:
         """Return the token ids of a text as :meth:`encode`, and the character each begins at."""
-        found = self.backend.encode(text, add_special_tokens=False)
-        return list(found.ids), [first for first, _ in found.offsets]
+        encoding = self.backend.encode(text, add_special_tokens=False)
+        return list(encoding.ids), [first for first, _ in encoding.offsets]
 
     def encode_in_runs(self, text: str) -> Iterator[list[int]]:
         """Yield the token ids of :meth:`encode` lazily, in consecutive lists."""
@@ -226,10 +226,10 @@ class Tokenizer:
 
     def start_id(self) -> int:
         """Return the id of the start token."""
-        found = self.known_start()
-        if found is None:
+        token_id = self.known_start()
+        if token_id is None:
             raise BadRequest(f"{self.model!r} has no start token: run it without one ({NO_START}).")
-        return found
+        return token_id
 
     def ordinary_ids(self, vocabulary: int) -> list[int]:
         """Return the tokenizer's ids below ``vocabulary``, without special tokens."""
@@ -243,9 +243,9 @@ class Tokenizer:
         that is spelled so is returned.
         """
         ids = self.encode(text)
-        found = ids if self._known_alone(ids) else self._spelled_as(text)
-        if not found:
-            parts, word = [repr(each) for each in self.decode_each(ids)], f" {text}"
+        single = ids if self._known_alone(ids) else self._spelled_as(text)
+        if not single:
+            parts, word = [repr(piece) for piece in self.decode_each(ids)], f" {text}"
             if len(parts) > MAX_NAMED:
                 parts[MAX_NAMED:] = ["…"]
             advice = "choose another, and mind the leading space"
@@ -255,7 +255,7 @@ class Tokenizer:
                 f"Expected text that is one token of {self.model!r}; {text!r} is "
                 f"{counted(len(ids), 'token')} ({', '.join(parts)}): {advice}."
             )
-        return found[0]
+        return single[0]
 
     def _known_alone(self, ids: list[int]) -> bool:
         return len(ids) == 1 and ids[0] not in self._special
@@ -266,10 +266,10 @@ class Tokenizer:
 
     def digest(self) -> str:
         """Return the SHA-256 of what it does: its vocabulary, added tokens, and a text's ids."""
-        told = [sorted(self.backend.get_vocab().items()), self.start_token, self.encode(PROBE)]
-        usual = {repr(AddedToken(each.content, special=True)) for each in self._added}
+        content = [sorted(self.backend.get_vocab().items()), self.start_token, self.encode(PROBE)]
+        usual = {repr(AddedToken(token.content, special=True)) for token in self._added}
         odd = sorted({*map(repr, self._added)} - usual)  # those that strip spaces, and the like
-        return digest([*told, odd] if odd else told)
+        return digest([*content, odd] if odd else content)
 
     @cached_property
     def _special(self) -> set[int]:
@@ -389,16 +389,16 @@ def _converted(located: Located) -> Tokenizer | None:
     source = str(located.directory) if local else located.spec.name
     revision = {} if local else {"revision": located.spec.fingerprint}
     try:
-        found = AutoTokenizer.from_pretrained(
+        tokenizer = AutoTokenizer.from_pretrained(
             source, local_files_only=local, trust_remote_code=False, **revision
         )
     except Exception:  # untrusted input can make transformers raise anything
         return None
-    backend = getattr(found, "backend_tokenizer", None)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         return None
     settle(backend)
-    return Tokenizer(located.spec.name, backend, found.bos_token or found.eos_token)
+    return Tokenizer(located.spec.name, backend, tokenizer.bos_token or tokenizer.eos_token)
 
 
 def _start_token(

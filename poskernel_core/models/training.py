@@ -76,7 +76,7 @@ class TrainingRun:
 
     def log_spaced(self) -> TrainingRun:
         """Keep the first and the last checkpoint, and those nearest to powers of two."""
-        steps = [each.step for each in self.checkpoints]
+        steps = [checkpoint.step for checkpoint in self.checkpoints]
         wanted = [2**power for power in range(max(steps[-1], 1).bit_length())]
         near = {min(steps, key=lambda step: _apart(step, goal)) for goal in wanted}
         chosen = near | {steps[0], steps[-1]}
@@ -95,26 +95,26 @@ class TrainingRun:
             return self.log_spaced()
         if word in SCHEDULES:
             return replace(self, checkpoints=SCHEDULES[word])
-        known = {each.revision: each for each in self.checkpoints}
+        known = {checkpoint.revision: checkpoint for checkpoint in self.checkpoints}
         names = dict.fromkeys(filter(None, map(str.strip, word.split(","))))
-        found = [known.get(name) or self._unlisted(name) for name in names]
-        if not found:
+        checkpoints = [known.get(name) or self._unlisted(name) for name in names]
+        if not checkpoints:
             raise BadRequest(f"Expected {self._listed()}, got {word[:80]!r}: name one or more.")
-        steps = [each.step for each in found]
+        steps = [checkpoint.step for checkpoint in checkpoints]
         if len(set(steps)) < len(steps):
             raise BadRequest(f"Expected every step once, got {word[:80]!r}.")
-        return replace(self, checkpoints=tuple(sorted(found, key=lambda each: each.step)))
+        return replace(self, checkpoints=tuple(sorted(checkpoints, key=lambda item: item.step)))
 
     def _unlisted(self, name: str) -> Checkpoint:
-        found = None if self.local else checkpoint_named(name, _tokens_per_step(self.model))
-        if found is None:
+        checkpoint = None if self.local else checkpoint_named(name, _tokens_per_step(self.model))
+        if checkpoint is None:
             raise BadRequest(
                 f"{self.model!r} has no checkpoint {name[:64]!r}: expected {self._listed()}."
             )
-        return found
+        return checkpoint
 
     def _listed(self) -> str:
-        names = [each.revision for each in self.checkpoints]
+        names = [checkpoint.revision for checkpoint in self.checkpoints]
         return f"{ALL}, {LOG}, or some of {names[0]}, ..., {names[-1]} between commas"
 
 
@@ -133,8 +133,8 @@ def training_run(name: str) -> TrainingRun | None:
         return TrainingRun(name.strip(), tuple(Checkpoint(r, s, None) for r, s in logged.items()))
     directory = catalog.local_directory(name.strip())
     if directory is not None or catalog.is_local(name.strip()):
-        found = local_checkpoints(directory) if directory else ()
-        return TrainingRun(name.strip(), found) if found else None
+        checkpoints = local_checkpoints(directory) if directory else ()
+        return TrainingRun(name.strip(), checkpoints) if checkpoints else None
     official = official_name(name.strip())
     known = schedule_for(official) or _listed(official, int(time.monotonic() // ASK_AGAIN))
     return TrainingRun(official, known) if known else None
@@ -151,7 +151,7 @@ def check_revision(
     if revision in (None, "main") or settings().allow_any_model or catalog.is_local(name):
         return
     run = run_of(name)
-    if run is None or revision not in [each.revision for each in run.checkpoints]:
+    if run is None or revision not in [checkpoint.revision for checkpoint in run.checkpoints]:
         of = "a checkpoint of its training, or none" if run else "none"
         raise BadRequest(
             f"Revision {str(revision)[:64]!r} of {name!r} is not offered here: choose {of}."
@@ -160,9 +160,9 @@ def check_revision(
 
 def required_run(name: str) -> TrainingRun:
     """Return the training run of a model."""
-    found = training_run(name)
-    if found is not None:
-        return found
+    run = training_run(name)
+    if run is not None:
+        return run
     if catalog.local_directory(name.strip()) is None:
         hub.revisions(official_name(name.strip()))
         if hub.offline():

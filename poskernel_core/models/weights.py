@@ -47,11 +47,11 @@ def no_memory(name: str) -> ComputeFailed:
     )
 
 
-def check_enough(name: str, found: int, needed: int) -> None:
+def check_enough(name: str, count: int, needed: int) -> None:
     """Check that ``found`` numbers are enough for the model of a configuration."""
-    if found < needed:
+    if count < needed:
         raise UnsupportedModel(
-            f"The weights of {name!r} do not fit its config.json: they hold {found:,} numbers, its "
+            f"The weights of {name!r} do not fit its config.json: they hold {count:,} numbers, its "
             f"parts need {needed:,}."
         )
 
@@ -110,14 +110,14 @@ def weights_digest(files: Sequence[Path]) -> str:
     tensors are split into files.
     """
     states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    tensors = [each for state in states for each in _tensor_digests(*state)]
+    tensors = [tensor for state in states for tensor in _tensor_digests(*state)]
     return hashlib.sha256(json.dumps(sorted(tensors)).encode()).hexdigest()
 
 
 @lru_cache(maxsize=1024)
 def _tensor_digests(path: str, _size: int, _time: int) -> tuple[tuple[str, str, str, str], ...]:
     """Return name, type, shape and SHA-256 of each tensor of a file (checked before)."""
-    found = []
+    digests = []
     with open(path, "rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         header: dict[str, Any] = json.loads(stream.read(length))
@@ -132,5 +132,5 @@ def _tensor_digests(path: str, _size: int, _time: int) -> tuple[tuple[str, str, 
                     break
                 total.update(block)
                 begin += len(block)
-            found.append((name, about["dtype"], str(about["shape"]), total.hexdigest()))
-    return tuple(found)
+            digests.append((name, about["dtype"], str(about["shape"]), total.hexdigest()))
+    return tuple(digests)

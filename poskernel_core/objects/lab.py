@@ -135,17 +135,17 @@ class Lab:
             f"{shape.n_layers} layers of {shape.n_heads} heads, {shape.scheme} positions"
         )
 
-    def show(self, analysis: str, **asked: Any) -> Result:
+    def show(self, analysis: str, **options: Any) -> Result:
         """Return a result, as :func:`poskernel_core.show` does of a model's name."""
-        return api.show(analysis, self, **asked)
+        return api.show(analysis, self, **options)
 
-    def view(self, analysis: str, **asked: Any) -> View:
+    def view(self, analysis: str, **options: Any) -> View:
         """Return a result with its figure, as :func:`poskernel_core.view` does."""
-        return api.view(analysis, self, **asked)
+        return api.view(analysis, self, **options)
 
-    def precompute(self, **asked: Any) -> list[str]:
+    def precompute(self, **options: Any) -> list[str]:
         """Compute what the pages show first, as :func:`poskernel_core.precompute` does."""
-        return api.precompute(self, **asked)
+        return api.precompute(self, **options)
 
     def serve(self, page: str = "", **query: Any) -> None:
         """Show a dashboard that computes with this model in this process, until interrupted.
@@ -197,11 +197,11 @@ class Lab:
             print_ = identity(self._twin, self._twin.config)
         if self.tokenizer is not None:
             print_ = digest([print_, self.tokenizer.digest()])
-        found = None if self.step is not None else _known(print_)
-        found = found or self._describe(print_)
+        located = None if self.step is not None else _known(print_)
+        located = located or self._describe(print_)
         if type(self._inside).__name__ == "TransformerBridge":
-            self.loaded(found)  # its hooks are not part of the identity
-        return found
+            self.loaded(located)  # its hooks are not part of the identity
+        return located
 
     def _describe(self, fingerprint: str) -> Located:
         geometry = self._geometry
@@ -214,7 +214,7 @@ class Lab:
         located = self.loaded(located).located
         word = " the" if self.tokenizer is None else self.tokenizer.usual_word()
         hooks = "; ".join(self._hooks)
-        shown = Shown(
+        first_run = Shown(
             context=geometry.usual_context, windows=DEFAULT_TEXTS, dtype="float32",
             corpus=CorpusSpec(), start_token=True, queries=(), skips=(),
             step=geometry.usual_step(geometry.usual_context),
@@ -224,7 +224,7 @@ class Lab:
             "word": word,
             "note": f"Computed with hooks of the caller: {hooks}." if hooks else "",
         }
-        describe({**about(located, shown), "attached": more}, _files_of(self.tokenizer))
+        describe({**about(located, first_run), "attached": more}, _files_of(self.tokenizer))
         if self.step is None:
             note_identity(fingerprint, spec)
         return catalog.locate(spec)
@@ -235,9 +235,9 @@ class Lab:
             return
         fields = run.model_dump(include={"context", "windows", "start_token", "dtype"})
         step = self._geometry.usual_step(run.context)
-        shown = Shown(**fields, corpus=run.corpus, queries=run.positions, skips=(), step=step)
-        if shown != kept.shown:
-            change(self.model.name, shown=shown.model_dump(mode="json"))
+        first_run = Shown(**fields, corpus=run.corpus, queries=run.positions, skips=(), step=step)
+        if first_run != kept.shown:
+            change(self.model.name, shown=first_run.model_dump(mode="json"))
 
     def _context(self, store: Store) -> WorkerContext:
         return WorkerContext(store, _InHand(lab=self))
@@ -302,17 +302,17 @@ class _InHand(ModelCache):
                 "An attached model is computed in float32, whatever its weights are in, because "
                 "its weights must not change: leave the precision out."
             )
-        found = self.lab.loaded(located)
-        self._place_arithmetic(found.device, dtype)
-        return found
+        loaded = self.lab.loaded(located)
+        self._place_arithmetic(loaded.device, dtype)
+        return loaded
 
 
 def _known(fingerprint: str) -> Located | None:
     """Return the directory, hub model or attached model of an identity, if it is still that."""
     spec = model_of(fingerprint)
     with suppress(PosKernelError):
-        if spec is not None and (found := catalog.locate(spec)).spec == spec:
-            return found
+        if spec is not None and (located := catalog.locate(spec)).spec == spec:
+            return located
     return None
 
 
@@ -350,10 +350,14 @@ def _check_vocabulary(tokenizer: Tokenizer, located: Located) -> None:
 
 def _placed(twin: Any) -> tuple[torch.device, Placement | None]:
     """Return the device of a twin's passes, and which device has which part."""
-    devices = dict.fromkeys(each.device for each in twin.parameters() if not each.is_meta)
+    devices = dict.fromkeys(
+        parameter.device for parameter in twin.parameters() if not parameter.is_meta
+    )
     home = next(iter(devices), torch.device("cpu"))
     parts = getattr(twin, "hf_device_map", None) or {}
-    if len({str(each) for each in parts.values()}) > 1 or any(p.is_meta for p in twin.parameters()):
+    if len({str(device) for device in parts.values()}) > 1 or any(
+        p.is_meta for p in twin.parameters()
+    ):
         return home, Placement(dict(parts), home)
     if len(devices) > 1:
         raise UnsupportedModel(

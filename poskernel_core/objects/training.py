@@ -68,9 +68,11 @@ class TrainingLog(TrainerCallback):
         context: int | None = None,
         windows: int = WINDOWS,
     ) -> None:
-        asked = [questions] if isinstance(questions, str) else [*questions]
-        self._questions = [find(SHORT.get(each, each)) for each in asked]
-        several = (each.name for each in self._questions if isinstance(each, Composition))
+        names = [questions] if isinstance(questions, str) else [*questions]
+        self._questions = [find(SHORT.get(short, short)) for short in names]
+        several = (
+            analysis.name for analysis in self._questions if isinstance(analysis, Composition)
+        )
         if composed := next(several, None):
             raise BadRequest(f"{composed!r} is made of other answers: log those instead.")
         if not (isinstance(share, int | float) and 0 < share <= 1):
@@ -144,13 +146,13 @@ class TrainingLog(TrainerCallback):
             query = min(DEFAULT_QUERY, run.context - 1)
             requests = [
                 Request(
-                    analysis=each.name,
+                    analysis=analysis.name,
                     run=run,
                     params=asked_with(
-                        each, run, located.geometry, query=query, skip=DEFAULT_SKIP
+                        analysis, run, located.geometry, query=query, skip=DEFAULT_SKIP
                     ).model_dump(),
                 )
-                for each in self._questions
+                for analysis in self._questions
             ]
             for request in requests:  # together, so that they share a pass
                 if lab.engine.cached(request) is None:

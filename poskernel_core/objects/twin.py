@@ -74,8 +74,8 @@ def unwrap(model: Any) -> tuple[Any, list[str]]:
 
 def _check_whole(model: nn.Module) -> None:
     kinds = {base.__name__ for base in type(model).__mro__}
-    kinds |= {type(each).__name__ for each in model.parameters()}
-    kinds |= {"Zero" for each in model.parameters() if hasattr(each, "ds_id")}
+    kinds |= {type(parameter).__name__ for parameter in model.parameters()}
+    kinds |= {"Zero" for parameter in model.parameters() if hasattr(parameter, "ds_id")}
     if sharded := next(filter(SHARDED.search, sorted(kinds)), None):
         raise UnsupportedModel(
             f"The weights of this {type(model).__name__} are sharded ({sharded}): attach a model "
@@ -83,7 +83,7 @@ def _check_whole(model: nn.Module) -> None:
         )
     for part in model.modules():
         offloaded = "_hf_hook" in vars(part)
-        if offloaded or not any(each.is_meta for each in part.parameters(recurse=False)):
+        if offloaded or not any(parameter.is_meta for parameter in part.parameters(recurse=False)):
             continue
         raise UnsupportedModel(
             f"This {type(model).__name__} has weights on the device 'meta', where they have no "
@@ -97,10 +97,10 @@ def _check_bridge(bridge: Any) -> None:
             "This TransformerBridge is in compatibility mode, which rewrites the weights: boot it "
             "again, and attach it before enable_compatibility_mode()."
         )
-    told = bridge.cfg
+    config = bridge.cfg
     own = type(bridge.original_model).__name__ == "NativeModel"
-    read = told.attn_only and told.normalization_type == "LN"
-    if own and not (read and told.positional_embedding_type == "standard"):
+    read = config.attn_only and config.normalization_type == "LN"
+    if own and not (read and config.positional_embedding_type == "standard"):
         raise UnsupportedModel(
             "Of the models that TransformerBridge builds by itself, attention-only ones with "
             "LayerNorm and learned positions are read: attach another model."
@@ -135,7 +135,7 @@ def _check_adapters(model: Any) -> None:
     tokens = tokens_of(base.get_input_embeddings().num_embeddings, min(TOKENS, most))
     tokens = tokens.to(base.device)
     with refusing(kind, "{} cannot be run on a few tokens, as it says"), untouched(model):
-        theirs, ours = (each(input_ids=tokens).logits.float() for each in (model, base))
+        theirs, ours = (module(input_ids=tokens).logits.float() for module in (model, base))
     apart = float((theirs - ours).abs().max()) / max(float(theirs.abs().max()), 1e-30)
     if not apart <= (HALVED_TOLERANCE if base.dtype.itemsize == 2 else TOLERANCE):
         raise UnsupportedModel(
@@ -193,10 +193,13 @@ class _Twins:
         own = vars(made)
         for name, value in vars(part).items():
             own[name] = self._shared(value, part, made)
-        own["_parameters"] = {n: self._tensor(each) for n, each in part._parameters.items()}
-        own["_buffers"] = {n: self._tensor(each) for n, each in part._buffers.items()}
+        own["_parameters"] = {
+            n: self._tensor(parameter) for n, parameter in part._parameters.items()
+        }
+        own["_buffers"] = {n: self._tensor(buffer) for n, buffer in part._buffers.items()}
         own["_modules"] = {
-            name: None if each is None else self.of(each) for name, each in part._modules.items()
+            name: None if module is None else self.of(module)
+            for name, module in part._modules.items()
         }
         if unembeds and part.bias is not None and not part.bias.any():
             own["_buffers"].pop("bias", None)  # which the bridge has added
@@ -216,18 +219,18 @@ class _Twins:
             return partial(value.func, made, *value.args[1:], **value.keywords)
         return copy.copy(value) if isinstance(value, dict | set | list) else value
 
-    def _tensor(self, each: Any) -> Any:
-        if each is None or id(each) in self._made:
-            return self._made.get(id(each))
-        made, data = each, each.detach()
+    def _tensor(self, tensor: Any) -> Any:
+        if tensor is None or id(tensor) in self._made:
+            return self._made.get(id(tensor))
+        made, data = tensor, tensor.detach()
         if data.is_inference():  # gradients pass only other tensors, of the same memory
             place = data.storage_offset(), data.shape, data.stride()
             data = data.new_empty(0).set_(data.untyped_storage(), *place)
-        if type(each) is nn.Parameter:
+        if type(tensor) is nn.Parameter:
             made = nn.Parameter(data, requires_grad=False)
-        elif type(each) is Tensor and (each.is_floating_point() or each.is_complex()):
+        elif type(tensor) is Tensor and (tensor.is_floating_point() or tensor.is_complex()):
             made = data.clone()
-        self._made[id(each)] = made
+        self._made[id(tensor)] = made
         return made
 
 

@@ -68,7 +68,7 @@ class FormingStatistics:
     def __init__(self, stage: Stage, positions: tuple[int, ...]) -> None:
         self.header = stage.header.model_copy(update={"positions": positions})
         self._plan = replace(stage.sizes, positions=positions)
-        self._places = [stage.sizes.positions.index(each) for each in positions]
+        self._places = [stage.sizes.positions.index(position) for position in positions]
         self._names = stage.run.gather
         self._groups = stage.groups
         self._layers: dict[int, LazyArrays] = {}
@@ -88,21 +88,21 @@ class FormingStatistics:
 
         def find(name: str) -> np.ndarray:
             mean = name.partition(".")[0]
-            own = [each for each in self._names if mean in STATISTICS[each].means.values()]
+            own = [kind for kind in self._names if mean in STATISTICS[kind].means.values()]
             for statistic in own or self._names:  # some name their arrays only when they are made
-                if name in (found := part(statistic)):
-                    return found[name]
+                if name in (arrays := part(statistic)):
+                    return arrays[name]
             raise KeyError(name)
 
-        return LazyArrays(lambda: (name for each in self._names for name in part(each)), find)
+        return LazyArrays(lambda: (name for kind in self._names for name in part(kind)), find)
 
     def part(self, statistic: Gather, layer: int) -> dict[str, np.ndarray]:
         """Return the arrays of one statistic and layer; empty if it does not cover the layer."""
         blocks = [self._sums(work, statistic, layer) for work in self._groups]
         if not blocks[0]:
             return {}
-        found = finish(statistic, blocks, self._plan)
-        return {name: np.asarray(array[0]) for name, array in found.items()}
+        arrays = finish(statistic, blocks, self._plan)
+        return {name: np.asarray(array[0]) for name, array in arrays.items()}
 
     def _sums(self, work: Pass, statistic: Gather, layer: int) -> Sums:
         axes = STATISTICS[statistic].query_axes

@@ -55,8 +55,8 @@ def merge_shards(
     """
     everywhere = {"the store": store, **sources}
     wanted = as_merged(missing_statistics(store, run))
-    found = {statistic: _collect(everywhere, run, statistic, of) for statistic in wanted}
-    for number, (statistic, blocks) in enumerate(found.items()):
+    collected = {statistic: _collect(everywhere, run, statistic, of) for statistic in wanted}
+    for number, (statistic, blocks) in enumerate(collected.items()):
         header = _together(blocks, of)
         layers = _added(blocks, statistic, header.n_layers, _plan(run, header))
         report(number, len(wanted), "Adding the shards" if of > 1 else "Writing the statistics")
@@ -72,12 +72,12 @@ def _collect(
     sources: Mapping[str, Source], run: RunSpec, statistic: Gather, of: int
 ) -> list[_Found]:
     """Return the blocks of all shards that have windows, in order of shard and group."""
-    found: dict[tuple[int, int], _Found] = {}
+    collected: dict[tuple[int, int], _Found] = {}
     for number in range(of):
         shard = Shard(number=number, of=of)
         for name, source in sources.items():
             for partial in partials_of(source, run, statistic, shard):
-                known = found.setdefault((number, partial.group), _Found(partial, source))
+                known = collected.setdefault((number, partial.group), _Found(partial, source))
                 if known.partial.layers != partial.layers and known.partial.made == partial.made:
                     raise BadRequest(
                         f"Shard {shard} is there twice with different sums (the second in {name}): "
@@ -86,18 +86,18 @@ def _collect(
                     )
                 _check_pair(known.partial, partial)
     lost = list(range(of))
-    if found:
-        header = next(iter(found.values())).partial.header
+    if collected:
+        header = next(iter(collected.values())).partial.header
         shards = [Shard(number=number, of=of) for number in range(of)]
         lost = [
             shard.number
             for shard in shards
             for block in shard.blocks(header.windows, header.context)
-            if (shard.number, block.group) not in found
+            if (shard.number, block.group) not in collected
         ]
     if lost:
         raise BadRequest(_lost(sources, run, statistic, list(dict.fromkeys(lost)), of))
-    return [found[place] for place in sorted(found)]
+    return [collected[place] for place in sorted(collected)]
 
 
 def _lost(
@@ -118,10 +118,10 @@ def _lost(
 
 
 def _difference(run: RunSpec, other: RunSpec) -> str:
-    here, there = (each.model_dump(mode="json") for each in (run, other))
+    here, there = (spec.model_dump(mode="json") for spec in (run, other))
     for part in ("model", "corpus"):
-        for each in (here, there):
-            each |= {f"{part} {name}": value for name, value in each.pop(part).items()}
+        for fields in (here, there):
+            fields |= {f"{part} {name}": value for name, value in fields.pop(part).items()}
     for name in sorted((here.keys() | there.keys()) - {"gather", "pattern_windows"}):
         if here.get(name) != there.get(name):
             return f"{name} is {_short(there.get(name))} there, {_short(here.get(name))} here"
@@ -148,7 +148,7 @@ def _check_pair(left: Partial, right: Partial) -> None:
             f"{between}: their machines cut the text into different tokens; give both the same "
             "tokenizer and corpus files."
         )
-    first, second = (each.header.model_dump(exclude=OWN_TO_EACH) for each in (left, right))
+    first, second = (partial.header.model_dump(exclude=OWN_TO_EACH) for partial in (left, right))
     for name in first:
         if first[name] != second[name]:
             raise BadRequest(
@@ -160,14 +160,14 @@ def _check_pair(left: Partial, right: Partial) -> None:
 def _together(blocks: Sequence[_Found], of: int) -> PassHeader:
     for left, right in pairwise(blocks):
         _check_pair(left.partial, right.partial)
-    headers = [each.partial.header for each in blocks]
+    headers = [block.partial.header for block in blocks]
     resumed = max(header.resumed_at_window for header in headers)
     return headers[0].model_copy(
         update={
             "device": ", ".join(dict.fromkeys(header.device for header in headers)),
             "seconds": round(sum(header.seconds for header in headers), 3),
             "resumed_at_window": resumed if of == 1 else 0,
-            "shards": len({each.partial.shard.number for each in blocks}) if of > 1 else 0,
+            "shards": len({block.partial.shard.number for block in blocks}) if of > 1 else 0,
         }
     )
 
@@ -190,10 +190,10 @@ def _added(
 ) -> Iterator[dict[str, np.ndarray]]:
     for layer in range(n_layers):
         groups: dict[int, Sums] = {}
-        for each in blocks:
-            sums = read_layer(each.source, each.partial, layer)
-            known = groups.get(each.partial.group)
-            groups[each.partial.group] = sums if known is None else streaming.add(known, sums)
+        for block in blocks:
+            sums = read_layer(block.source, block.partial, layer)
+            known = groups.get(block.partial.group)
+            groups[block.partial.group] = sums if known is None else streaming.add(known, sums)
         if not groups[0]:  # some statistics cover only the first layers
             yield {}
             continue

@@ -25,10 +25,10 @@ SIZES = (
 
 def locate_again(run: RunSpec) -> catalog.Located:
     """Find the model of a run, at the same commit and with the same weights."""
-    found = catalog.find_again(run.model)
-    if found.spec.fingerprint != run.model.fingerprint:
+    located = catalog.find_again(run.model)
+    if located.spec.fingerprint != run.model.fingerprint:
         raise BadRequest(f"The files of {run.model.name!r} changed meanwhile: ask again.")
-    return found
+    return located
 
 
 def prepare(

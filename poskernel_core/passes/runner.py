@@ -120,9 +120,9 @@ def gather_shard(
             work.read(block, len(block.windows))
             if not work.together:
                 work.write(block)
-        if (whole := work.whole()) is not None:
+        if (final := work.whole()) is not None:
             report(work.total, work.total, "Writing the statistics")
-            work.finish(whole)
+            work.finish(final)
             return True
         for block in blocks:
             work.write(block)
@@ -184,7 +184,7 @@ def gather(
         work.check_finite()
         blocks.append(
             {
-                name: {each: array.astype(np.float32) for each, array in sums.items()}
+                name: {key: array.astype(np.float32) for key, array in sums.items()}
                 for name, sums in work.block().items()
             }
         )
@@ -192,12 +192,12 @@ def gather(
     layers = range(sizes.geometry.n_layers)
     parts: dict[Gather, dict[str, np.ndarray]] = {}
     for name in run.gather:
-        found = [
+        finished = [
             streaming.finish(name, [_layer(block[name], layer) for block in blocks], sizes)
             for layer in layers
-            if all(layer < len(each) for each in blocks[0][name].values())
+            if all(layer < len(array) for array in blocks[0][name].values())
         ]
-        parts[name] = {each: np.concatenate([one[each] for one in found]) for each in found[0]}
+        parts[name] = {key: np.concatenate([one[key] for one in finished]) for key in finished[0]}
     return Gathered(header, parts)
 
 
@@ -248,7 +248,7 @@ class _Gathering:
         for block in blocks:
             if block.group not in self._written:
                 self._done[block.group] = self._read_before(block.group)
-        self._begun = {each for each, done in self._done.items() if done} - self._written
+        self._begun = {group for group, done in self._done.items() if done} - self._written
         self._resumed = self._staged = sum(self._done.values())
 
     def _fits_together(self) -> bool:
@@ -268,8 +268,8 @@ class _Gathering:
             return max(self._kept, saved * one * most)
         if self._shard == WHOLE:
             return bytes_gathered(self._numbers, groups) + saved * one
-        each = (4 if block.whole else 8 for block in self._blocks.values())
-        return self._size * sum(each) + saved * one
+        widths = (4 if block.whole else 8 for block in self._blocks.values())
+        return self._size * sum(widths) + saved * one
 
     def read(self, block: Block, end: int) -> None:
         """Read a group up to its window ``end``.
@@ -308,25 +308,25 @@ class _Gathering:
         if group not in self._works:
             work = self._works[group] = self._spare.pop() if self._spare else self._new()
             work.clear()
-            found = self._checkpoint(group) if self._done[group] else None
-            self._done[group] = 0 if found is None else int(found[0]["done"])
-            if found is not None:
-                work.restore(found[1])
+            entry = self._checkpoint(group) if self._done[group] else None
+            self._done[group] = 0 if entry is None else int(entry[0]["done"])
+            if entry is not None:
+                work.restore(entry[1])
         return self._works[group]
 
     def _checkpoint(self, group: int) -> Entry | None:
-        found = read_checkpoint(self._store, self._run, self._shard, group)
-        if found is None:
+        entry = read_checkpoint(self._store, self._run, self._shard, group)
+        if entry is None:
             return None
-        header = found[0]
+        header = entry[0]
         fits = header["group"] == group
         fits &= 0 < header["done"] < len(self._blocks[group].windows)
         same = header.get("made") == asdict(self._made)
-        return found if fits and same and set(self._run.gather) <= set(header["gather"]) else None
+        return entry if fits and same and set(self._run.gather) <= set(header["gather"]) else None
 
     def _read_before(self, group: int) -> int:
-        found = self._checkpoint(group)
-        return 0 if found is None else int(found[0]["done"])
+        entry = self._checkpoint(group)
+        return 0 if entry is None else int(entry[0]["done"])
 
     def save(self) -> None:
         """Write the sums of groups that were read, and checkpoints as far as the store has room."""

@@ -72,7 +72,7 @@ def next_edge(at: int, step: int) -> int:
     return min(step, 1 << (doublings if step <= 2 * FINE else doublings + doublings % 2))
 
 
-def round_ends(each: int, step: int) -> list[int]:
+def round_ends(per_group: int, step: int) -> list[int]:
     """Return how many windows of every group are read after each round, up to ``each``.
 
     A round reads some windows of one group after another: 1, 2, 4, 8 of each group in all, then
@@ -80,13 +80,13 @@ def round_ends(each: int, step: int) -> list[int]:
     """
     ends: list[int] = []
     wanted = 1
-    while wanted < each:
+    while wanted < per_group:
         end = 0
         while end < wanted:
             end = next_edge(end, step)
         ends.append(end)
         wanted = 2 * end if end < FINE else end + FINE
-    return [*(end for end in ends if end < each), each]
+    return [*(end for end in ends if end < per_group), per_group]
 
 
 def add(left: Sums, right: Sums) -> Sums:
@@ -111,7 +111,9 @@ class Pass:
         self.dtype = dtype
         self._names = tuple(gather)
         self._statistics = [STATISTICS[g](sizes, model.device) for g in gather]
-        self._of_all = [each for each in self._statistics if each.name not in OF_PATTERNS]
+        self._of_all = [
+            statistic for statistic in self._statistics if statistic.name not in OF_PATTERNS
+        ]
         self._calls = _Calls()
 
     def run(self, windows: Tokens, rows: range, batch: int | None = None) -> None:
@@ -127,8 +129,8 @@ class Pass:
                 self._read(torch.from_numpy(tokens.astype(np.int64, copy=False)), part)
 
     def _read(self, tokens: Tensor, samples: range) -> None:
-        told = self._statistics if samples.start < self.sizes.seen else self._of_all
-        observers = [self._calls, *told]
+        statistics = self._statistics if samples.start < self.sizes.seen else self._of_all
+        observers = [self._calls, *statistics]
         try:
             self.model.run(tokens, observers=observers, samples=samples, until=-1)
         except torch.OutOfMemoryError as error:
@@ -153,7 +155,7 @@ class Pass:
         return {
             "scales": tuple(rule.scale for rule in rules),
             "sliding_windows": tuple(rule.window for rule in rules),
-        } | {name: found if any(found) else () for name, found in few.items()}
+        } | {name: values if any(values) else () for name, values in few.items()}
 
     def sums(self) -> Sums:
         """Return a copy of the sums so far, as NumPy arrays."""
@@ -162,7 +164,7 @@ class Pass:
     def block(self) -> dict[Gather, Sums]:
         """Return the sums so far by statistic; on a CPU they are not copied."""
         return {
-            name: {each: total.cpu().numpy() for each, total in statistic.sums.items()}
+            name: {key: total.cpu().numpy() for key, total in statistic.sums.items()}
             for name, statistic in zip(self._names, self._statistics, strict=True)
         }
 
@@ -178,8 +180,8 @@ class Pass:
     def numbers(self) -> dict[Gather, int]:
         """Return the number of elements of each statistic's sums."""
         return {
-            each.name: sum(total.numel() for total in each.sums.values())
-            for each in self._statistics
+            statistic.name: sum(total.numel() for total in statistic.sums.values())
+            for statistic in self._statistics
         }
 
     def check_finite(self) -> None:
@@ -233,10 +235,10 @@ def dtype_error(model: LoadedModel, sizes: Sizes, windows: Tokens, dtype: str) -
     computed part by part, so that it is never in memory twice.
     """
     few = windows[:2]
-    whole = next(model.module.parameters()).dtype == torch.float32
+    full_precision = next(model.module.parameters()).dtype == torch.float32
     means = []
     for name in ("float32", dtype):
-        if whole:
+        if full_precision:
             model.cast(name)
         one = Pass(model, sizes, ("keys",), name)
         with in_float32(model.module) if name == "float32" else nullcontext():

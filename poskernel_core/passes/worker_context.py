@@ -69,7 +69,7 @@ class ModelCache:
         arithmetic.run_on(partial(torch.tensor, device=device) if on_gpu else None)
 
     def _make_room(self, located: Located, new: Identity) -> None:
-        spare = [each for each in self._kept if each != self._held]
+        spare = [identity for identity in self._kept if identity != self._held]
         while spare and (
             len({*self._kept, new, self._held} - {None}) > self.most
             or not has_room(located, new[1])

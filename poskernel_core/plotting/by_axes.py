@@ -37,7 +37,7 @@ def by_axes(result: Result) -> go.Figure:
 def _label(result: Result, axes: tuple[str, ...], place: tuple[int, ...]) -> str:
     at = dict(zip(axes, place, strict=False))
     head = head_name(at.pop("layer"), at.pop("head")) if {"layer", "head"} <= at.keys() else ""
-    return ", ".join([*filter(None, [head]), *(_place(result, *each) for each in at.items())])
+    return ", ".join([*filter(None, [head]), *(_place(result, *pair) for pair in at.items())])
 
 
 def _place(result: Result, axis: str, index: int) -> str:

@@ -25,7 +25,7 @@ def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> tuple[s
 
     Tokens are blue below 0 and orange above; hover shows position and number.
     """
-    shown = words[:MAX_SHOWN]
+    drawn = words[:MAX_SHOWN]
     there = np.abs(values[np.isfinite(values)])
     reach = float(np.percentile(there, PERCENTILE)) if there.size else 1.0
     colours = [
@@ -36,13 +36,13 @@ def coloured_text(words: list[str], values: np.ndarray, meaning: str) -> tuple[s
         for value in np.nan_to_num(values).tolist()
     ]
     cut = f" The first {MAX_SHOWN} tokens." if len(words) > MAX_SHOWN else ""
-    told = (
+    legend = (
         f"Tokens by their {meaning}: blue below 0, orange above, full colour at {reach:.2g}.{cut}"
     )
     tokens = []
-    for place, (word, value) in enumerate(zip(shown, values.tolist(), strict=False)):
+    for place, (word, value) in enumerate(zip(drawn, values.tolist(), strict=False)):
         number = "none" if np.isnan(value) else f"{value:.3g}"
         title = f"{visible(word)} at {place}: {meaning} {number}"
         colour = "" if np.isnan(value) else colours[place]
         tokens.append((title, colour, word.replace("\n", "⏎"), word.count("\n")))
-    return TEXT.render(meaning=meaning, tokens=tokens), told
+    return TEXT.render(meaning=meaning, tokens=tokens), legend

@@ -92,7 +92,7 @@ def add_curve(
     """
     known = error is not None and bool(np.isfinite(error).any())
     error = np.abs(error) if error is not None and known else np.zeros_like(mean)
-    shown = mean if floor is None else np.where(mean >= floor, mean, np.nan)
+    drawn = mean if floor is None else np.where(mean >= floor, mean, np.nan)
     bars = None
     if known and band:
         low = mean - error if floor is None else np.maximum(mean - error, floor)
@@ -104,7 +104,7 @@ def add_curve(
     spread = " ± %{customdata:.2g}" if known else ""
     figure.add_scatter(
         x=x,
-        y=shown,
+        y=drawn,
         name=name,
         legendgroup=name,
         error_y=bars,
@@ -163,9 +163,9 @@ def add_offsets(
     listed = trace.pop("showlegend", True)
     if edges is not None and points < len(x):
         low, high = (edge[points:] for edge in edges)
-        shown = {"name": band_name or name, "showlegend": bool(band_name)}
+        legend = {"name": band_name or name, "showlegend": bool(band_name)}
         add_band(
-            figure, x[points:], low, high, fade(look.colour, 0.28), {}, shown, legendgroup=name
+            figure, x[points:], low, high, fade(look.colour, 0.28), {}, legend, legendgroup=name
         )
     for mode, part in parts.items():
         if not len(x[part]):
@@ -205,8 +205,8 @@ def add_stems(
     """Add the stems of the first `points`, from `base` to the farthest of several curves."""
     if not points:
         return
-    shown = np.concatenate([curves[:, :points], np.full((1, points), base)])
-    ends = np.nanmax(shown, axis=0), np.nanmin(shown, axis=0), np.full(points, np.nan)
+    heights = np.concatenate([curves[:, :points], np.full((1, points), base)])
+    ends = np.nanmax(heights, axis=0), np.nanmin(heights, axis=0), np.full(points, np.nan)
     figure.add_scatter(
         x=np.repeat(x[:points], 3),
         y=np.stack(ends, axis=-1).ravel(),
@@ -235,8 +235,8 @@ def add_by_offset(
     """
     x, points = offset + log_x, near(len(offset), log_x=log_x)
     lowest = -np.inf if floor is None else floor
-    shown = [mean for name, (mean, _) in rows.items() if name not in hidden]
-    means = np.maximum(shown, lowest)
+    visible = [mean for name, (mean, _) in rows.items() if name not in hidden]
+    means = np.maximum(visible, lowest)
     base = 0.0 if floor is None else float(np.nanmin(means))
     add_stems(figure, x, means, points=points, base=base)
     for (name, (mean, error)), look in zip(rows.items(), looks, strict=False):

@@ -83,7 +83,7 @@ def _add_marks(figure: go.Figure, cells: list[Cell], curves: np.ndarray | None) 
     marks: dict[str, list[Any]] = defaultdict(list)
     every = np.array([_faded(cell, cell["ink"] or NO_VALUE) for *_, cell in cells])
     if curves is not None:
-        row, column, own = (np.array(each)[:, None] for each in zip(*cells, strict=True))
+        row, column, own = (np.array(values)[:, None] for values in zip(*cells, strict=True))
         at = [parse_cell(cell["name"], *curves.shape[:2]) for (cell,) in own]
         heights = np.repeat(curves[tuple(np.transpose(at))], 2, axis=1)
         across = np.repeat(np.linspace(-0.5, 0.5, curves.shape[2] + 1), 2)[1:-1]

@@ -105,7 +105,7 @@ def head_scatter(
     def add(some: list[Head], marker: dict[str, Any], name: str = "") -> None:
         dims = [faint is not None and bool(faint[head]) for head in some]
         for dim in sorted(set(dims)):
-            among = [place for place, each in enumerate(dims) if each == dim]
+            among = [place for place, flag in enumerate(dims) if flag == dim]
             shade = marker["color"]
             own = {"color": [shade[k] for k in among]} if isinstance(shade, list) else {}
             trace = _points([some[k] for k in among], x, y, told, marker | own, name)
@@ -128,8 +128,8 @@ def head_scatter(
             if some := [head for head in heads if int(codes[head]) == code]:
                 add(some, marker, label)
     else:
-        shown = [head for head in heads if np.isfinite(colour.values[head])]
-        add(shown, _marker(shown, colour))
+        coloured = [head for head in heads if np.isfinite(colour.values[head])]
+        add(coloured, _marker(coloured, colour))
         if others := [head for head in heads if not np.isfinite(colour.values[head])]:
             grey = {"color": NO_VALUE, "symbol": "circle-open", "line": {"width": 1.5}}
             add(others, grey, "no value")
@@ -161,18 +161,22 @@ def _points(
     heads: Sequence[Head],
     x: Column,
     y: Column,
-    told: Sequence[Column],
+    columns: Sequence[Column],
     marker: dict[str, Any],
     name: str = "",
 ) -> go.Scatter:
-    lines = [f"{_safe(column.heading)}: %{{customdata[{i}]}}" for i, column in enumerate(told, 1)]
+    lines = [
+        f"{_safe(column.heading)}: %{{customdata[{i}]}}" for i, column in enumerate(columns, 1)
+    ]
     return _marks(
         name,
         heads,
         x,
         y,
         {"size": 10, "line": {"width": 1.2, "color": MUTED}} | marker,
-        customdata=[[head_name(*head), *(each.text(head) for each in told)] for head in heads],
+        customdata=[
+            [head_name(*head), *(column.text(head) for column in columns)] for head in heads
+        ],
         hovertemplate="<br>".join(["<b>%{customdata[0]}</b>", *lines]) + "<extra></extra>",
     )
 

@@ -19,8 +19,8 @@ RING = {"symbol": "circle-open", "size": 20, "color": RED, "line_width": 2.5}
 
 def log_span(values: Float[np.ndarray, "*shape"], limit: float = 0.0) -> Span:
     """Return the ends of a log axis that spans the positive values, and `limit` if positive."""
-    shown = np.append(values[np.isfinite(values) & (values > 0)], [limit] if limit > 0 else [])
-    low, high = (float(shown.min()), float(shown.max())) if len(shown) else (0.1, 1.0)
+    positive = np.append(values[np.isfinite(values) & (values > 0)], [limit] if limit > 0 else [])
+    low, high = (float(positive.min()), float(positive.max())) if len(positive) else (0.1, 1.0)
     pad = max(1.6, (high / low) ** 0.07)
     return low / pad, high * pad
 
@@ -32,10 +32,10 @@ def log_range(span: Span) -> dict[str, Any]:
 
 def histogram(values: Values, unit: str) -> go.Figure:
     """Draw how many tokens (log scale) are in each bin; bins have round widths and begin at 0."""
-    shown = values[np.isfinite(values)].astype(float)
-    reach = (float(np.ptp(shown)) if len(shown) else 0.0) or 1.0
+    finite = values[np.isfinite(values)].astype(float)
+    reach = (float(np.ptp(finite)) if len(finite) else 0.0) or 1.0
     step = log_ticks(reach / BINS, 11 * reach / BINS)[0]
-    place, count = np.unique(np.floor(shown / step), return_counts=True)
+    place, count = np.unique(np.floor(finite / step), return_counts=True)
     figure = go.Figure(
         go.Bar(
             x=(place + 0.5) * step,

@@ -60,8 +60,8 @@ def style(figure: go.Figure, *, x_title: str, y_title: str, height: int = 380) -
         "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
     }
     for title, axes in ((x_title, figure.select_xaxes()), (y_title, figure.select_yaxes())):
-        for each in axes:
-            layout[each.plotly_name] = axis | {"title": {"standoff": 12, "text": title}}
+        for figure_axis in axes:
+            layout[figure_axis.plotly_name] = axis | {"title": {"standoff": 12, "text": title}}
     return relayout(figure, layout)
 
 
@@ -82,13 +82,13 @@ def without_title(figure: go.Figure) -> go.Figure:
             figure.update_layout(legend_y=1, margin_t=layout.margin.t - TITLE)
         return figure
     figure.update_layout(title_text=None)
-    bars = [each.colorbar for each in figure.data if each.type == "heatmap"]
+    bars = [trace.colorbar for trace in figure.data if trace.type == "heatmap"]
     bars = [bar for bar in bars if bar.yref == "container"]
     if bars:
         for bar in bars:
             bar.y = min(1.0, bar.y + _share(figure, TITLE))
         return figure.update_layout(margin_t=layout.margin.t - TITLE)
-    named = [each for each in figure.data if each.showlegend is not False]
+    named = [trace for trace in figure.data if trace.showlegend is not False]
     if layout.showlegend is False or (layout.showlegend is None and len(named) < 2):
         return figure.update_layout(margin_t=min(layout.margin.t, BARE))
     if layout.legend.yref == "container":
@@ -107,11 +107,11 @@ def say_if_empty(figure: go.Figure, why: str = "") -> go.Figure:
 
 def _has_numbers(trace: Any) -> bool:
     height = "x" if trace.type == "bar" and trace.orientation == "h" else "y"
-    name = next((each for each in ("z", height) if each in trace), "")
+    name = next((key for key in ("z", height) if key in trace), "")
     if not name or trace.type == "image":  # a table, or a picture
         return True
     numbers = () if trace[name] is None else np.ravel(trace[name])
-    return any(each is not None and each == each for each in numbers)
+    return any(value is not None and value == value for value in numbers)
 
 
 def is_square(figure: go.Figure) -> bool:
@@ -181,9 +181,9 @@ def broken(title: str) -> str:
 def few_lines(figure: go.Figure, most: int = 5, *, last: bool = False) -> go.Figure:
     """Show only the first or the last lines, in place; clicks in the legend show the others."""
     lines = list(dict.fromkeys(trace.legendgroup or trace.name for trace in figure.data))
-    shown = lines[-most:] if last else lines[:most]
+    kept_lines = lines[-most:] if last else lines[:most]
     for trace in figure.data:
-        if (trace.legendgroup or trace.name) not in shown:
+        if (trace.legendgroup or trace.name) not in kept_lines:
             trace.visible = "legendonly"
     return figure
 

@@ -74,8 +74,8 @@ def probability_colours(*values: Float[np.ndarray, "..."]) -> Colours:
 
     Nearly equal values thus have nearly equal colours.
     """
-    high = max(largest(each) for each in values)
-    low = max(FLOOR, min(float(np.nanmin(each)) for each in values))
+    high = max(largest(array) for array in values)
+    low = max(FLOOR, min(float(np.nanmin(array)) for array in values))
     low, high = max(FLOOR / 10, min(low, high / 10)), max(high, FLOOR)
     return Colours(low, high, SCALE, log=True, unit="probability (log scale)")
 
@@ -87,7 +87,7 @@ def difference_colours(
 
     Its ends are at least a tenth of the largest in `of`.
     """
-    reach = max(largest(np.abs(difference)), 0.1 * max(largest(each) for each in of), FLOOR)
+    reach = max(largest(np.abs(difference)), 0.1 * max(largest(array) for array in of), FLOOR)
     return Colours(-reach, reach, DIVERGING, log=True, unit="kernel − observed (log scale)")
 
 
@@ -157,8 +157,8 @@ def _even_ticks(queries: Int[np.ndarray, " query_row"]) -> Int[np.ndarray, " tic
     rows = -(-len(queries) // MAX_TICKS)
     usual = rows * int(np.median(np.diff(queries, append=queries[-1:] + 1)))
     even = np.arange(queries[0], queries[-1] + 1, max(1, usual))
-    found = even[np.isin(even, queries)]
-    return found if 2 * len(found) > len(even) else queries[::rows]
+    ticks = even[np.isin(even, queries)]
+    return ticks if 2 * len(ticks) > len(even) else queries[::rows]
 
 
 def _map_as_image(

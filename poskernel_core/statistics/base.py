@@ -135,12 +135,12 @@ class Statistic(Observer):
 
         ``windows`` is the number of windows that the statistic has seen.
         """
-        found: dict[str, np.ndarray] = {}
+        arrays: dict[str, np.ndarray] = {}
         for name, mean in cls.means.items():
             sums = np.stack([block[name].astype(np.float32) for block in blocks], axis=1)
             averaged = cls.average(mean, sums / (windows // sizes.groups), sizes)
-            found |= {mean: averaged[mean]} if mean in cls.alone else averaged
-        return found
+            arrays |= {mean: averaged[mean]} if mean in cls.alone else averaged
+        return arrays
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:

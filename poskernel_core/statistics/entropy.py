@@ -30,8 +30,8 @@ class EntropySums(Statistic):
         recorded = self.recorded(block)
         if rows := [position - block.first_row for position in self.sizes.positions[recorded]]:
             wide = widened(block.pattern[:, :, rows], self.sums["entropy_sum"])
-            found = entropies(wide, block.first_key).sum(dim=0)
-            self.add("entropy_sum", block.layer, found, slice(None), recorded)
+            total = entropies(wide, block.first_key).sum(dim=0)
+            self.add("entropy_sum", block.layer, total, slice(None), recorded)
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:

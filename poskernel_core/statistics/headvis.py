@@ -47,14 +47,14 @@ class HeadVisSums(Statistic):
         induction = _induction(block, tokens)
         here = [diagonals, entropy, induction]
         if block.first_row > 0:
-            here = [before + each for before, each in zip(self._texts, here, strict=True)]
+            here = [before + current for before, current in zip(self._texts, here, strict=True)]
         self._texts = here
         if block.first_row + rows.shape[2] == self.sizes.context:
             self._close_texts(block.layer, tokens)
 
     def _close_texts(self, layer: int, tokens: Tensor) -> None:
         total = self.sums["headvis_sum"]
-        diagonals, entropy, induction = (widened(each, total) for each in self._texts)
+        diagonals, entropy, induction = (widened(part, total) for part in self._texts)
         offsets = torch.arange(self.sizes.context, dtype=total.dtype, device=total.device)
         near = torch.nn.functional.pad(diagonals, (0, 1))
         distances = diagonals @ offsets, diagonals @ offsets.square()

@@ -86,7 +86,7 @@ class Groups:
 
 def replicated(numbers: Callable[..., Numbers], *sums: Groups) -> list[Numbers]:
     """Apply ``numbers`` to the means of all samples, then to the leave-one-group-out means."""
-    kept = zip(*([each.mean, *each.without_each()] for each in sums), strict=True)
+    kept = zip(*([groups.mean, *groups.without_each()] for groups in sums), strict=True)
     return [numbers(*means) for means in kept]
 
 
@@ -104,6 +104,6 @@ def means_of(
     Texts are dealt to groups like the windows of a run, or as ``groups`` says.
     """
     sums = [Groups() for _ in samples]
-    for each, array in zip(sums, samples.values(), strict=True):
-        each.add(torch.from_numpy(array), range(len(array)) if groups is None else groups)
+    for total, array in zip(sums, samples.values(), strict=True):
+        total.add(torch.from_numpy(array), range(len(array)) if groups is None else groups)
     return replicated(lambda *means: dict(zip(samples, map(np.asarray, means), strict=True)), *sums)

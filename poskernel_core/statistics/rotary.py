@@ -67,12 +67,12 @@ class RotaryPairs(Statistic):
 
     @classmethod
     def finish(cls, blocks: Sequence[Sums], sizes: Sizes, windows: int) -> dict[str, np.ndarray]:
-        found = super().finish(blocks, sizes, windows)
-        facts = found.pop("pair_facts")
+        arrays = super().finish(blocks, sizes, windows)
+        facts = arrays.pop("pair_facts")
         turned = facts[..., 2] > 0
         for place, name in enumerate(("pair_speed", "pair_factor")):
-            found[name] = np.where(turned, facts[..., place], np.nan).astype(np.float32)
-        return found
+            arrays[name] = np.where(turned, facts[..., place], np.nan).astype(np.float32)
+        return arrays
 
     @classmethod
     def average(cls, name: str, means: np.ndarray, sizes: Sizes) -> dict[str, np.ndarray]:

@@ -127,8 +127,8 @@ class Archive:
                 self.positions = read_use(about.get("positions"))
                 self.attached: dict[str, Any] | None = about.get("attached")
                 if self.attached is not None:
-                    told = StoredModel.model_validate({**self.attached, "file": source})
-                    if told.attached is None or told.geometry is None:
+                    stored_model = StoredModel.model_validate({**self.attached, "file": source})
+                    if stored_model.attached is None or stored_model.geometry is None:
                         raise ValueError("it describes no attached model")
                 self.size = self._check_list(source)
             except ZIP_DAMAGE as error:
@@ -206,12 +206,12 @@ def _is_stored(info: zipfile.ZipInfo) -> bool:
 def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
     """Open exported files, folders of such files, and stores, to read shards; keyed by name."""
     with ExitStack() as stack:
-        found: dict[str, Source] = {}
+        sources: dict[str, Source] = {}
         for place in places:
             if is_file(place / DATABASE):
                 store = Store(place)
                 stack.callback(store.close)
-                found[str(place)] = store
+                sources[str(place)] = store
                 continue
             files = sorted(place.glob("[!.]*.zip")) if is_folder(place) else [place]
             if not files:
@@ -219,5 +219,5 @@ def open_sources(places: Sequence[Path]) -> Iterator[dict[str, Source]]:
                     f"Expected a store or exported files (.zip) in {str(place)!r}, found neither."
                 )
             for file in files:
-                found[str(file)] = stack.enter_context(Archive(file))
-        yield found
+                sources[str(file)] = stack.enter_context(Archive(file))
+        yield sources

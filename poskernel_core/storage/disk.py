@@ -85,13 +85,13 @@ def _select(address: str, query: str, values: tuple[object, ...]) -> list[Any]:
 
 def set_aside(directory: Path) -> bool:
     """Move a database and its values into a folder of their own; return whether there were any."""
-    found = [*directory.glob(f"{DATABASE}*"), *directory.glob(FOLDER)]
-    if found:
+    paths = [*directory.glob(f"{DATABASE}*"), *directory.glob(FOLDER)]
+    if paths:
         shutil.rmtree(directory / ASIDE, ignore_errors=True)
         (directory / ASIDE).mkdir()
-    for each in found:
-        each.rename(directory / ASIDE / each.name)
-    return bool(found)
+    for path in paths:
+        path.rename(directory / ASIDE / path.name)
+    return bool(paths)
 
 
 MIN_FREE = 2**18
@@ -102,10 +102,14 @@ FAILURES = (OSError, sqlite3.Error, UnicodeDecodeError, diskcache.Timeout)
 
 def is_damage(error: BaseException) -> bool:
     """Return whether an error means that the database is damaged, not busy, full or read-only."""
-    told = str(error)
+    message = str(error)
     return isinstance(error, UnicodeDecodeError) or (
         isinstance(error, sqlite3.DatabaseError)
-        and (type(error) is sqlite3.DatabaseError or told.startswith("no such") or "UTF-8" in told)
+        and (
+            type(error) is sqlite3.DatabaseError
+            or message.startswith("no such")
+            or "UTF-8" in message
+        )
     )
 
 
@@ -116,8 +120,8 @@ def failure(error: BaseException, directory: Path) -> StoreFailed:
             "The store's directory was removed, or something else has its name: whoever runs "
             "this server can put it back (POSKERNEL_CACHE)."
         )
-    if found := no_room(directory, 0):
-        return found
+    if room_error := no_room(directory, 0):
+        return room_error
     if isinstance(error, diskcache.Timeout):
         return StoreFailed("The store is busy with another process: ask again in a moment.")
     return StoreFailed(f"The store cannot be read or written ({why(error)}).")

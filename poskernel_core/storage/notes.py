@@ -50,8 +50,8 @@ class Notes:
 
     def of(self, fingerprint: str, head: str) -> str:
         """Return the note on a head of the weights with this fingerprint, or an empty text."""
-        found = (n.text for n in self._read() if (n.fingerprint, n.head) == (fingerprint, head))
-        return next(found, "")
+        texts = (n.text for n in self._read() if (n.fingerprint, n.head) == (fingerprint, head))
+        return next(texts, "")
 
     def write(self, model: str, fingerprint: str, head: str, text: str) -> None:
         """Set the note on a head, replacing an earlier one; an empty text removes it."""
@@ -66,12 +66,12 @@ class Notes:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{self.file}.lock"):
                 place = (fingerprint, head)
-                kept = [each for each in self._read() if (each.fingerprint, each.head) != place]
+                kept = [note for note in self._read() if (note.fingerprint, note.head) != place]
                 if len(kept) >= MAX_NOTES:
                     raise BadRequest(f"There are {MAX_NOTES:,} notes already: remove some.")
                 if text:
-                    told = {"model": model, "fingerprint": fingerprint, "head": head}
-                    kept.append(Note(**told, text=text, date=today))
+                    fields = {"model": model, "fingerprint": fingerprint, "head": head}
+                    kept.append(Note(**fields, text=text, date=today))
                 written = json.dumps([dict(note) for note in kept], indent=1, ensure_ascii=False)
                 write_file(self.file, f"{written}\n")
         except (OSError, UnicodeEncodeError) as error:

@@ -100,12 +100,12 @@ def _key(run: RunSpec, statistic: Gather, shard: Shard, group: int, part: str) -
 
 def checksum(arrays: Mapping[str, np.ndarray]) -> str:
     """Return the hex SHA-256 of arrays with their names, types and shapes."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name])
-        found.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def write_partial(
@@ -122,9 +122,9 @@ def write_partial(
         manifest, checksums = _key(run, statistic, shard, block.group, MANIFEST), []
         store.drop(manifest)
         for layer in range(header.n_layers):
-            there = {name: each[layer] for name, each in arrays.items() if layer < len(each)}
+            there = {name: array[layer] for name, array in arrays.items() if layer < len(array)}
             kind = np.float32 if block.whole else np.float64
-            there = {name: np.asarray(each, dtype=kind) for name, each in there.items()}
+            there = {name: np.asarray(array, dtype=kind) for name, array in there.items()}
             store.put(_key(run, statistic, shard, block.group, str(layer)), {"layer": layer}, there)
             checksums.append(checksum(there))
         partial = Partial(
@@ -143,34 +143,34 @@ def write_partial(
 def _find(
     source: Source, run: RunSpec, statistic: Gather, shard: Shard, group: int
 ) -> Partial | None:
-    found = source.get(_key(run, statistic, shard, group, MANIFEST))
-    return None if found is None else Partial.read(found[0])
+    entry = source.get(_key(run, statistic, shard, group, MANIFEST))
+    return None if entry is None else Partial.read(entry[0])
 
 
 def is_written(store: Store, run: RunSpec, shard: Shard, block: Block, made: Made) -> bool:
     """Return whether the store has the whole block, made from the same windows and versions."""
     for statistic in run.gather:
-        found = _find(store, run, statistic, shard, block.group)
-        if found is None or found.made != made or not all(map(store.has, found.entry_keys())):
+        partial = _find(store, run, statistic, shard, block.group)
+        if partial is None or partial.made != made or not all(map(store.has, partial.entry_keys())):
             return False
     return True
 
 
 def read_layer(source: Source, partial: Partial, layer: int) -> dict[str, np.ndarray]:
     """Return the sums of one layer, without the layer axis."""
-    found = source.get(partial.key(str(layer)))
-    if found is None or checksum(found[1]) != partial.layers[layer]:
+    entry = source.get(partial.key(str(layer)))
+    if entry is None or checksum(entry[1]) != partial.layers[layer]:
         raise BadRequest(
             f"Layer {layer} of {partial.statistic!r} in shard {partial.shard} is lost or damaged: "
             "compute that shard again."
         )
-    return found[1]
+    return entry[1]
 
 
 def partials_of(source: Source, run: RunSpec, statistic: Gather, shard: Shard) -> list[Partial]:
     """Return the manifests of a shard's blocks in a source, ordered by group."""
-    found = (_find(source, run, statistic, shard, group) for group in range(GROUPS))
-    return [partial for partial in found if partial is not None]
+    partials = (_find(source, run, statistic, shard, group) for group in range(GROUPS))
+    return [partial for partial in partials if partial is not None]
 
 
 def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
@@ -186,9 +186,9 @@ def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
 def drop_partial(store: Store, run: RunSpec, shard: Shard, but: Made | None = None) -> None:
     """Delete the blocks of a shard, except those with the origin ``but``; the first group last."""
     for statistic in run.gather:
-        for found in reversed(partials_of(store, run, statistic, shard)):
-            if found.made != but:
-                for key in found.entry_keys():
+        for partial in reversed(partials_of(store, run, statistic, shard)):
+            if partial.made != but:
+                for key in partial.entry_keys():
                     store.drop(key)
 
 
@@ -202,7 +202,7 @@ def drop_left_over(store: Store, run: RunSpec) -> None:
 def other_partials(source: Source) -> Iterator[Partial]:
     """Yield the manifests of all shards in a source, of any run."""
     for key in source.keys(""):
-        found = source.get(key)
-        partial = None if found is None else Partial.read(found[0])
+        entry = source.get(key)
+        partial = None if entry is None else Partial.read(entry[0])
         if partial is not None:
             yield partial

@@ -39,9 +39,9 @@ class Shipped:
 
     def get(self, key: str) -> Entry | None:
         """Return header and arrays; None if the entry is missing or damaged."""
-        if (found := self._found.get(address(key))) is None:
+        if (location := self._found.get(address(key))) is None:
             return None
-        place, name = found
+        place, name = location
         with suppress(*ZIP_DAMAGE):
             data = lzma.decompress((opened(place) / name).read_bytes())
             if (entry := decode(data, name.removesuffix(ENTRY))) is not None:
@@ -67,12 +67,12 @@ class Shipped:
     @cached_property
     def _found(self) -> dict[str, tuple[Path, str]]:
         """The place of every entry and its name there, by address."""
-        found: dict[str, tuple[Path, str]] = {}
+        locations: dict[str, tuple[Path, str]] = {}
         for place in self._places:
             with suppress(*ZIP_DAMAGE):
                 names = _names(opened(place))
-                found |= {address(name.removesuffix(ENTRY)): (place, name) for name in names}
-        return found
+                locations |= {address(name.removesuffix(ENTRY)): (place, name) for name in names}
+        return locations
 
 
 def address(key: str) -> str:

@@ -36,12 +36,12 @@ class _Manifest(NamedTuple):
 
 def _find(store: Store | Shipped, run: RunSpec, statistic: Gather) -> _Manifest | None:
     """Return the manifest of a statistic, or None if the manifest or a layer is missing."""
-    found = store.get(part_key(run, statistic, MANIFEST))
-    header = None if found is None else PassHeader.read(found[0].get("pass", {}))
-    if found is None or header is None:
+    entry = store.get(part_key(run, statistic, MANIFEST))
+    header = None if entry is None else PassHeader.read(entry[0].get("pass", {}))
+    if entry is None or header is None:
         return None
     parts = (part_key(run, statistic, str(layer)) for layer in range(header.n_layers))
-    return _Manifest(header, found[0]["arrays"]) if all(map(store.has, parts)) else None
+    return _Manifest(header, entry[0]["arrays"]) if all(map(store.has, parts)) else None
 
 
 class StoredStatistics:
@@ -64,8 +64,8 @@ class StoredStatistics:
     def open(cls, store: Store, run: RunSpec) -> StoredStatistics | None:
         """Return the statistics of a run, or None if any part is missing."""
         every = ((name, _find(store, run, name)) for name in run.gather)
-        found = {name: manifest for name, manifest in every if manifest is not None}
-        return cls(store, run, found) if len(found) == len(run.gather) else None
+        manifests = {name: manifest for name, manifest in every if manifest is not None}
+        return cls(store, run, manifests) if len(manifests) == len(run.gather) else None
 
     def layer(self, layer: int) -> LazyArrays:
         """Return the arrays of one layer, read from the store on access.
@@ -86,10 +86,10 @@ def _read(store: Store, key: str) -> dict[str, np.ndarray]:
         with _READING:
             arrays = store.layers.get(key)
         if arrays is None:
-            found = store.get(key)
-            if found is None:
+            entry = store.get(key)
+            if entry is None:
                 raise LayerMissing(key)
-            arrays = found[1]
+            arrays = entry[1]
             for array in arrays.values():
                 array.setflags(write=False)
             with _READING, suppress(ValueError):  # the layer is larger than the cache
@@ -113,13 +113,13 @@ def in_passes(runs: Iterable[RunSpec]) -> list[tuple[RunSpec, RunSpec]]:
     A run without attention statistics joins any pass over the same windows.
     """
     shared: dict[RunSpec, RunSpec] = {}
-    found = []
+    pairs = []
     for run in sorted(runs, key=lambda run: OF_PATTERNS.isdisjoint(run.gather)):
         windows = windows_of(run)
         free = windows.model_copy(update={"pattern_windows": None})
         first = shared.setdefault(free, windows)
-        found.append((run, first if OF_PATTERNS.isdisjoint(run.gather) else windows))
-    return found
+        pairs.append((run, first if OF_PATTERNS.isdisjoint(run.gather) else windows))
+    return pairs
 
 
 def alone(run: RunSpec, statistic: Gather) -> RunSpec:
@@ -137,9 +137,9 @@ def statistics_keys(store: Store | Shipped, run: RunSpec) -> list[str]:
     """Return the keys of all parts of a run's statistics that are in the store."""
     keys = []
     for statistic in run.gather:
-        found = _find(store, run, statistic)
-        if found is not None:
-            parts = [MANIFEST, *map(str, range(found.header.n_layers))]
+        manifest = _find(store, run, statistic)
+        if manifest is not None:
+            parts = [MANIFEST, *map(str, range(manifest.header.n_layers))]
             keys += [part_key(run, statistic, part) for part in parts]
     return keys
 
@@ -197,10 +197,10 @@ def read_checkpoint(
     if group is None:
         every = (read_checkpoint(store, run, shard, number) for number in range(GROUPS))
         return next(filter(None, every), None)
-    found = store.get(_checkpoint_key(run, shard, group))
+    entry = store.get(_checkpoint_key(run, shard, group))
     kinds = {"group": int, "done": int, "gather": list}
-    whole = found and all(isinstance(found[0].get(name), kind) for name, kind in kinds.items())
-    return found if whole else None
+    valid = entry and all(isinstance(entry[0].get(name), kind) for name, kind in kinds.items())
+    return entry if valid else None
 
 
 def drop_checkpoint(store: Store, run: RunSpec, shard: Shard, group: int) -> None:

@@ -79,7 +79,7 @@ class Store:
         gigabytes = settings().cache_gb if limit_gb is None else checked_gb(limit_gb)
         self.limit = int(gigabytes * 2**30)
         self.layers: LRUCache[str, dict[str, np.ndarray]] = LRUCache(
-            min(BYTES_IN_MEMORY, self.limit), lambda each: sum(a.nbytes for a in each.values())
+            min(BYTES_IN_MEMORY, self.limit), lambda arrays: sum(a.nbytes for a in arrays.values())
         )
         self._shipped = shipped()
         self._opening = threading.Lock()
@@ -109,8 +109,8 @@ class Store:
 
         Falls back to the shipped entries (:mod:`poskernel_core.storage.shipped`).
         """
-        found = self._read(key)
-        return self._shipped.get(key) if found is None else found[1]
+        stored = self._read(key)
+        return self._shipped.get(key) if stored is None else stored[1]
 
     def put_bytes(self, key: str, data: bytes) -> None:
         """Write bytes that another store's :meth:`get_bytes` returned (already checked).
@@ -123,8 +123,8 @@ class Store:
 
     def get_bytes(self, key: str) -> bytes | None:
         """Return an entry's bytes; None if it is missing, damaged or tampered with."""
-        found = self._read(key)
-        return None if found is None else found[0]
+        stored = self._read(key)
+        return None if stored is None else stored[0]
 
     def _read(self, key: str) -> tuple[bytes, Entry] | None:
         try:
@@ -132,8 +132,8 @@ class Store:
         except StoreFailed:  # nothing can be written, not even the time of access
             data = b""
             with contextlib.suppress(StoreFailed):
-                found, disk = self._rows(key, key), BytesOnly(str(self.directory))
-                data = disk.fetch(MODE_BINARY, found[0][2], None, read=False) if found else None
+                rows, disk = self._rows(key, key), BytesOnly(str(self.directory))
+                data = disk.fetch(MODE_BINARY, rows[0][2], None, read=False) if rows else None
         if data is None:
             return None
         if (entry := decode(data, key)) is not None:
@@ -202,8 +202,8 @@ class Store:
             NoSpace, ReadOnlyStore, StoreFailed: the bytes cannot be written.
         """
         self._current()
-        if found := no_room(self.directory, size):
-            raise found
+        if room_error := no_room(self.directory, size):
+            raise room_error
 
     @contextlib.contextmanager
     def lock(self, name: str, waiting: Callable[[], None]) -> Iterator[None]:
@@ -270,10 +270,10 @@ class Store:
     def _inode_there(self) -> int | None:
         """Return the inode of the database, to notice a replaced one; None if there is none."""
         try:
-            found = (self.directory / DATABASE).stat()
+            status = (self.directory / DATABASE).stat()
         except OSError:
             return None
-        return found.st_ino if found.st_size else None
+        return status.st_ino if status.st_size else None
 
     def _current(self) -> diskcache.Cache:
         """Return the open database, reopening it if the file in the directory was replaced."""

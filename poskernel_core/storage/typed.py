@@ -43,8 +43,8 @@ def keep_text(store: Store, text: str) -> str:
 
 def kept_text(store: Store, name: str) -> str | None:
     """Return the text of a name; None if the store lacks it, or has a text of another name."""
-    found = store.get(PREFIX + name) if is_name(name) else None
-    text = None if found is None else found[0].get("text")
+    entry = store.get(PREFIX + name) if is_name(name) else None
+    text = None if entry is None else entry[0].get("text")
     return text if isinstance(text, str) and name_of(text) == name else None
 
 

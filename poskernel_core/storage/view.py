@@ -50,26 +50,28 @@ def export_view(store: Store, located: Located, target: Path) -> int:
     check_target(target)
     prefix = model_prefix(located.spec.fingerprint)
     every = store.headers()
-    headers = {key: each for key, each in every if key.startswith(prefix) and "analysis" in each}
+    headers = {
+        key: header for key, header in every if key.startswith(prefix) and "analysis" in header
+    }
     if not headers:
         raise BadRequest(
             f"No results of {located.spec.name!r} are stored yet: run 'precompute "
             f"{located.spec.name}' first."
         )
     # the most frequent run of the results, with the positions and skips of its kernels
-    runs = [(_run_of(each), each) for each in headers.values()]
+    runs = [(_run_of(header), header) for header in headers.values()]
     first = json.loads(Counter(json.dumps(run) for run, _ in runs).most_common(1)[0][0])
     kernels = [
-        each["params"] for run, each in runs if each["analysis"] == "kernel" and run == first
+        header["params"] for run, header in runs if header["analysis"] == "kernel" and run == first
     ]
-    places = {name: sorted({each[of] for each in kernels}) for name, of in PLACES.items()}
+    places = {name: sorted({params[of] for params in kernels}) for name, of in PLACES.items()}
     step = located.usual_step(first["context"])
-    shown, written = Shown.model_validate(first | places | {"step": step}), []
+    default_run, written = Shown.model_validate(first | places | {"step": step}), []
 
     def write(path: Path) -> None:
         with zipfile.ZipFile(path, "w") as archive:
-            told = about(located, shown)
-            _add(archive, MANIFEST, json.dumps(told).encode())
+            manifest = about(located, default_run)
+            _add(archive, MANIFEST, json.dumps(manifest).encode())
             for key in sorted(headers):
                 entry = store.get(key)
                 if entry is not None:  # it may have been evicted since
@@ -80,7 +82,7 @@ def export_view(store: Store, located: Located, target: Path) -> int:
     return len(written)
 
 
-def about(located: Located, shown: Shown) -> dict[str, Any]:
+def about(located: Located, default_run: Shown) -> dict[str, Any]:
     """Return the file's manifest: the model, and the run that is shown first."""
     return {
         "schema": SCHEMA,
@@ -88,7 +90,7 @@ def about(located: Located, shown: Shown) -> dict[str, Any]:
         "config": located.config,
         "geometry": located.geometry.as_json(),
         "quantisation": located.quantisation,
-        "shown": shown.model_dump(mode="json"),
+        "shown": default_run.model_dump(mode="json"),
     } | (located.positions.as_manifest() if located.positions else {})
 
 

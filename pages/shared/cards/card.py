@@ -74,20 +74,20 @@ def card(
     with place, st.container(border=True, key=f"card-{name}"):
         first = ready(figure) if draw is None else None
         title = title or (first.title if first else "") or name
-        shown = Open(result, title, first.height if first else FIGURE)
-        told, found = current().findings, finding_of(result)
-        finding = (found * (found not in told) + also).strip()
-        told.add(found)
+        open_card = Open(result, title, first.height if first else FIGURE)
+        findings, sentence = current().findings, finding_of(result)
+        finding = (sentence * (sentence not in findings) + also).strip()
+        findings.add(sentence)
         if draw is None:
-            st.fragment(_head)(name, figure, shown, words, finding, first)
+            st.fragment(_head)(name, figure, open_card, words, finding, first)
         else:
-            head, current().card = st.container(gap=None), shown
+            head, current().card = st.container(gap=None), open_card
             try:
                 draw()
             finally:
                 current().card = None
             with head:
-                st.fragment(_head)(name, figure, shown, words, finding)
+                st.fragment(_head)(name, figure, open_card, words, finding)
         if embed.embedded():
             st.markdown(f":small[{plain(signature(result))} · {embed.whole_page(name)}]")
     current().figures.append((name, title))
@@ -98,7 +98,7 @@ def card(
 def _head(
     name: str,
     figure: Make,
-    shown: Open,
+    open_card: Open,
     words: Explanation,
     finding: str,
     first: Ready | None = None,
@@ -116,22 +116,22 @@ def _head(
         elif st.session_state.get(OPENED) == here:
             del st.session_state[OPENED]
 
-    head = Head(name, shown.title, finding, note)
+    head = Head(name, open_card.title, finding, note)
     if first is not None:
         draw_ready(name, first, head=head)
     else:
         draw_head(name, head)
     if st.session_state.get(OPENED) == here:
         with st.container(border=True, key=f"menu-{name}"):
-            _menu(name, figure, shown, words)
+            _menu(name, figure, open_card, words)
 
 
-def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
-    result, tabs = shown.result, dict(zip(TABS, st.tabs(TABS), strict=True))
+def _menu(name: str, figure: Make, open_card: Open, words: Explanation) -> None:
+    result, tabs = open_card.result, dict(zip(TABS, st.tabs(TABS), strict=True))
     with tabs["Reading"]:
         st.markdown(words.reading)
-        if told := errors_of(result):
-            st.caption(told)
+        if error_text := errors_of(result):
+            st.caption(error_text)
     with tabs["Formula"]:
         st.markdown(words.formula)
         if page := page_on(result.analysis):
@@ -143,15 +143,15 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
         st.caption("The address of this figure, with the present selection:")
         st.code(_address(name), language=None, wrap_lines=True)
         st.caption("To show this figure alone in a page of yours:")
-        about = f"{shown.title}: {signature(result)}"
+        about = f"{open_card.title}: {signature(result)}"
         alone = _address(embed=f"{embed.PREFIX}{name}")
-        code = embed.frame_code(alone, about, shown.height + AROUND)
+        code = embed.frame_code(alone, about, open_card.height + AROUND)
         st.code(code, language=None, wrap_lines=True)
     with tabs["Citation"]:
-        st.code(citation(result, shown.title), language=None, wrap_lines=True)
-        st.code(bibtex(result, shown.title), language="latex", wrap_lines=True)
+        st.code(citation(result, open_card.title), language=None, wrap_lines=True)
+        st.code(bibtex(result, open_card.title), language="latex", wrap_lines=True)
     with tabs["Download"]:
-        _downloads(name, figure, shown)
+        _downloads(name, figure, open_card)
     with tabs[CONTINUE]:
         st.caption("The same model, texts and number by its hooks, and a next step, as Python:")
         selection = st.session_state["selection"]
@@ -161,9 +161,9 @@ def _menu(name: str, figure: Make, shown: Open, words: Explanation) -> None:
 
 def keep_grid(make: Callable[[], dict[str, Any]]) -> None:
     """Add a grid of heads, made when it is asked for, to the downloads of the open card."""
-    shown = current().card
-    if shown is not None:
-        shown.grids.append(make)
+    open_card = current().card
+    if open_card is not None:
+        open_card.grids.append(make)
 
 
 def provenance_line(result: Result) -> str:
@@ -188,19 +188,19 @@ def provenance_line(result: Result) -> str:
 def _address(card: str = "", **more: str) -> str:
     """Return the address of the page as it is now, with a card as anchor."""
     selection = st.session_state["selection"]
-    whole = {"model": selection.run.model.name, "head": selection.cell}
-    query = urlencode(whole | address() | more, doseq=True, safe=":")
+    selected = {"model": selection.run.model.name, "head": selection.cell}
+    query = urlencode(selected | address() | more, doseq=True, safe=":")
     return f"{st.context.url}{'?' if query else ''}{query}{'#' if card else ''}{card}"
 
 
-def _downloads(name: str, figure: Make, shown: Open) -> None:
-    result = shown.result
+def _downloads(name: str, figure: Make, open_card: Open) -> None:
+    result = open_card.result
     stem, selection = file_stem(result, name), st.session_state["selection"]
 
     def page() -> str:
         code = continuation(result, selection.cell, selection.query)
-        figures = _figures(figure, shown, selection.cell)
-        return to_html(figures, result, name, title=shown.title, code=code)
+        figures = _figures(figure, open_card, selection.cell)
+        return to_html(figures, result, name, title=open_card.title, code=code)
 
     kinds: list[tuple[str, str, Callable[[], str | bytes]]] = [
         ('CSV (pandas reads it with comment="#")', "csv", lambda: to_csv(result)),
@@ -217,19 +217,19 @@ def _downloads(name: str, figure: Make, shown: Open) -> None:
             key=f"{suffix}-{name}",
             width="stretch",
         )
-    sheets = [sheet for width in WIDTHS for sheet in sheets_of(figure, shown, width)]
+    sheets = [sheet for width in WIDTHS for sheet in sheets_of(figure, open_card, width)]
     if sheets:
         st.caption("Pictures for a paper, as wide as one or two columns:")
         draw_pictures(stem, sheets)
 
 
-def sheets_of(figure: Make, shown: Open, width: int) -> list[dict[str, Any]]:
+def sheets_of(figure: Make, open_card: Open, width: int) -> list[dict[str, Any]]:
     """Return the pictures of a card, in a width in millimetres."""
-    figures = [each for each in _figures(figure, shown) if not is_table(each)]
-    title = shown.title if len(figures) == 1 else ""
-    return [printed(each, shown.result, width, title) for each in figures]
+    figures = [picture for picture in _figures(figure, open_card) if not is_table(picture)]
+    title = open_card.title if len(figures) == 1 else ""
+    return [printed(picture, open_card.result, width, title) for picture in figures]
 
 
-def _figures(figure: Make, shown: Open, selected: str = "") -> list[Any]:
+def _figures(figure: Make, open_card: Open, selected: str = "") -> list[Any]:
     """Return a card's grid with a selected head, or its figures."""
-    return [grid_map(make(), selected) for make in shown.grids[:1]] or made(figure)
+    return [grid_map(make(), selected) for make in open_card.grids[:1]] or made(figure)

@@ -29,10 +29,10 @@ def begin_embed() -> None:
     """Find out whether the address asks for one card alone."""
     context = get_script_run_ctx()
     given = parse_qs(context.query_string if context else "").get(EMBED, [])
-    asked = next((each for each in given if each.lower() not in ("true", "false")), "")
-    if asked:
+    card_name = next((value for value in given if value.lower() not in ("true", "false")), "")
+    if card_name:
         with st.container(key="alone"):
-            run.current().frame = run.Frame(asked, st.container(key="waiting"), st.container())
+            run.current().frame = run.Frame(card_name, st.container(key="waiting"), st.container())
 
 
 def embedded() -> bool:

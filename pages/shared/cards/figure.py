@@ -107,8 +107,8 @@ def charts(figures: Mapping[str, Callable[[], go.Figure]], *, square: bool = Fal
     """Draw figures with their titles side by side; a part of one is shown larger in all."""
     for column, (name, figure) in zip(st.columns(len(figures)), figures.items(), strict=True):
         with column:
-            shown = ready(figure, titled=True, square=square)
-            draw_ready(name, shown, linked=True)
+            drawn = ready(figure, titled=True, square=square)
+            draw_ready(name, drawn, linked=True)
 
 
 def all_of(figures: Mapping[str, Callable[[], go.Figure]]) -> Make:
@@ -136,9 +136,9 @@ def draw_ready(
     }
 
     def picked() -> None:
-        found = st.session_state[key]["picked"]
-        if pick is not None and found:
-            pick(found["names"], found["many"])
+        click = st.session_state[key]["picked"]
+        if pick is not None and click:
+            pick(click["names"], click["many"])
 
     place = st.container(key=f"square-{ready.size}-{name}") if ready.size else nullcontext()
     with place:
@@ -177,10 +177,10 @@ def ready(figure: Make, *, titled: bool = False, square: bool = False) -> Ready:
 
     One that is a function with results and plain values as arguments is made once for all readers.
     """
-    asked = _asked(figure)
-    if asked is None:
+    cache_key = _asked(figure)
+    if cache_key is None:
         return _new(figure, titled, square)
-    return _kept(asked, figure, titled, square)
+    return _kept(cache_key, figure, titled, square)
 
 
 def _new(figure: Make, titled: bool, square: bool) -> Ready:
@@ -195,24 +195,28 @@ def _new(figure: Make, titled: bool, square: bool) -> Ready:
         size = "player" if layout.sliders else "scene"
     elif square or is_square(first):
         size = "third" if layout.height <= THIRD else "whole"
-    answer = next((each for each in _given(figure) if isinstance(each, Result)), None)
-    shown = legible(first, why_empty(answer) if answer is not None else "")
-    return Ready(shown.to_json(), title, layout.height, size)
+    answer = next((argument for argument in _given(figure) if isinstance(argument, Result)), None)
+    drawn = legible(first, why_empty(answer) if answer is not None else "")
+    return Ready(drawn.to_json(), title, layout.height, size)
 
 
 @cached(LRUCache(MAX_FIGURES), key=lambda *given: (given[0], *given[2:]), lock=threading.Lock())
-def _kept(asked: Hashable, figure: Make, titled: bool, square: bool) -> Ready:
+def _kept(cache_key: Hashable, figure: Make, titled: bool, square: bool) -> Ready:
     return _new(figure, titled, square)
 
 
 def _asked(figure: Make) -> Hashable:
     """Return what a figure depends on, results by their content; None if it is not known."""
     given = _given(figure)
-    known = all(isinstance(each, Result | str | int | float | tuple | None) for each in given)
+    known = all(
+        isinstance(argument, Result | str | int | float | tuple | None) for argument in given
+    )
     if not isinstance(figure, partial) or not known:
         return None
-    told = [each.fingerprint if isinstance(each, Result) else each for each in given]
-    return figure.func, dark(), *figure.keywords, *told
+    arguments = [
+        argument.fingerprint if isinstance(argument, Result) else argument for argument in given
+    ]
+    return figure.func, dark(), *figure.keywords, *arguments
 
 
 def _given(figure: Make) -> list[Any]:
@@ -222,8 +226,8 @@ def _given(figure: Make) -> list[Any]:
 
 def made(figure: Make) -> list[go.Figure]:
     """Return the figures of a card."""
-    found = figure() if figure is not None else []
-    return [found] if isinstance(found, go.Figure) else list(found)
+    figures = figure() if figure is not None else []
+    return [figures] if isinstance(figures, go.Figure) else list(figures)
 
 
 def legible(figure: go.Figure, why: str = "") -> go.Figure:

@@ -26,12 +26,12 @@ def first_keys(selection: Selection) -> tuple[np.ndarray, np.ndarray] | None:
 
     None if no keys are skipped, or the attention to them is not stored.
     """
-    found = results.known(AttentionSinks.name, selection.run, selection.located.geometry)
-    if found is None or not 0 < selection.skip <= found.values["alpha"].shape[-1]:
+    result = results.known(AttentionSinks.name, selection.run, selection.located.geometry)
+    if result is None or not 0 < selection.skip <= result.values["alpha"].shape[-1]:
         return None
     skipped = slice(selection.skip)
-    much = passing(found, "alpha", ATTENTION)[0]
-    parked = found.values["alpha"][..., skipped].sum(axis=-1)
+    much = passing(result, "alpha", ATTENTION)[0]
+    parked = result.values["alpha"][..., skipped].sum(axis=-1)
     return parked, np.asarray(much[..., skipped].any(axis=-1))
 
 
@@ -119,12 +119,12 @@ def reads_turns(located: Located) -> bool:
 def has_conversations(selection: Selection) -> bool:
     """Tell whether model and corpus have conversations, or an answer about them is stored."""
     try:
-        asked = results.plan(Conversations, selection.run, ConversationParams())
+        plan = results.plan(Conversations, selection.run, ConversationParams())
     except PosKernelError:
         return False
-    return reads_turns(selection.located) or results.engine().ready(asked)
+    return reads_turns(selection.located) or results.engine().ready(plan)
 
 
-def draw_conversation(found: Result, selection: Selection) -> None:
+def draw_conversation(result: Result, selection: Selection) -> None:
     """Draw the selected head's attention by class of token."""
-    show("conversation", selection.of(found))
+    show("conversation", selection.of(result))

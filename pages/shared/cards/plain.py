@@ -32,8 +32,8 @@ def capital(text: str) -> str:
 def say_error(sentence: str) -> None:
     """Show a sentence in an error box."""
     with in_place_of():
-        told = sentence.replace(NO_START, "turn off 'Start token first'")
-        st.error(sentence_with_code(told), icon=":material/error:")
+        text = sentence.replace(NO_START, "turn off 'Start token first'")
+        st.error(sentence_with_code(text), icon=":material/error:")
 
 
 def say(sentence: str) -> None:

@@ -34,18 +34,18 @@ def show(
     """
     words = words_of(result)
     made = figures or figures_of(result, **choices)
-    whole: Make
+    card_figure: Make
     if "" in made:
-        whole, picture = made[""], partial(chart, name, made[""])
+        card_figure, picture = made[""], partial(chart, name, made[""])
     else:
         if figures is None:
-            made = {f"{name}-{number}": each for number, each in enumerate(made.values())}
-        whole, picture = all_of(made), partial(charts, made, square=figures is None)
+            made = {f"{name}-{number}": figure for number, figure in enumerate(made.values())}
+        card_figure, picture = all_of(made), partial(charts, made, square=figures is None)
     if draw is None and ("" not in made or above or below):
         parts = [part for part in (above, picture, below) if part]
         draw = partial(_draw_all, parts)
     with column or nullcontext():
-        card(name, whole, result, words, title, draw, also)
+        card(name, card_figure, result, words, title, draw, also)
 
 
 def _draw_all(parts: Sequence[Callable[[], Any]]) -> None:
@@ -56,5 +56,5 @@ def _draw_all(parts: Sequence[Callable[[], Any]]) -> None:
 def words_of(result: Result) -> Explanation:
     """Return how its topic reads a part of an answer, and the meanings of what it shows."""
     view = view_of(result, "reading")
-    values = [each for each in view.values if each not in result.texts] if view else ()
+    values = [name for name in view.values if name not in result.texts] if view else ()
     return explained(result.analysis, view.reading if view else "", *values)

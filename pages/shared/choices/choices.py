@@ -40,11 +40,11 @@ class Choices:
 
     def with_value(self, key: str, value: Any, default: Any) -> "Choices":
         """Return these choices with another value, of which the address asks nothing any more."""
-        values = {each: held for each, held in self.values.items() if each != key}
+        values = {name: held for name, held in self.values.items() if name != key}
         if value != default:
             values[key] = value
-        asked = {each: texts for each, texts in self.asked.items() if each != key}
-        return Choices(values, asked, self.linked)
+        requested = {name: texts for name, texts in self.asked.items() if name != key}
+        return Choices(values, requested, self.linked)
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class _Session:
 def _session() -> _Session:
     if KEPT not in st.session_state:
         st.session_state[KEPT] = _Session()
-    found: _Session = st.session_state[KEPT]
-    return found
+    session: _Session = st.session_state[KEPT]
+    return session
 
 
 def _given() -> Address:
@@ -126,8 +126,8 @@ def open_choices(page: str) -> bool:
     if first or moved:
         own = session.before.get(page, {}).keys() | session.shared
         kept = {key: value for key, value in session.choices.values.items() if key not in own}
-        asked = {key: tuple(texts) for key, texts in forwarded(given, page).items()}
-        session.choices = Choices(kept, asked, linked=first)
+        requested = {key: tuple(texts) for key, texts in forwarded(given, page).items()}
+        session.choices = Choices(kept, requested, linked=first)
         session.known, session.restored = [given], not first
     elif given in session.known:
         session.known = session.known[session.known.index(given) :]
@@ -150,14 +150,14 @@ def waits() -> None:
 def address() -> Address:
     """Return the parameters of the address that shows what is chosen."""
     session = _session()
-    choices, found = session.choices, {}
+    choices, parameters = session.choices, {}
     for key in session.keys(session.page or ""):
         if key in choices.values:
             value = choices.values[key]
             known, texts = session.spelled.get(key, (None, []))
-            found[key] = texts if known == value else _spelled(value)
-    found |= {key: list(texts) for key, texts in choices.asked.items()}
-    return {key: texts for key, texts in found.items() if texts}
+            parameters[key] = texts if known == value else _spelled(value)
+    parameters |= {key: list(texts) for key, texts in choices.asked.items()}
+    return {key: texts for key, texts in parameters.items() if texts}
 
 
 def shared_address() -> Address:
@@ -183,7 +183,7 @@ def write_address(*, alone: bool) -> list[Told]:
             session.told += unused
         session.choices = Choices(choices.values)
     open_page()
-    session.told = [told for told in session.told if _stands(session, told)]
+    session.told = [notice for notice in session.told if _stands(session, notice)]
     wanted, given = address(), _given()
     if session.restored or wanted != given:
         session.known = [*session.known, wanted][-MAX_KNOWN:]
@@ -193,16 +193,16 @@ def write_address(*, alone: bool) -> list[Told]:
     return session.told
 
 
-def _stands(session: _Session, told: Told) -> bool:
+def _stands(session: _Session, notice: Told) -> bool:
     """Tell whether the reader has not changed what was told since."""
-    if not told.used:
-        return told.key not in session.met
-    return bool(chosen(told.key) == told.shown)
+    if not notice.used:
+        return notice.key not in session.met
+    return bool(chosen(notice.key) == notice.shown)
 
 
 def _spelled(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
-        return [_spelled(each)[0] for each in value] or [""]
+        return [_spelled(item)[0] for item in value] or [""]
     if isinstance(value, bool):
         return [str(value).lower()]
     if isinstance(value, float):
@@ -213,9 +213,9 @@ def _spelled(value: Any) -> list[str]:
 def wanted(key: str) -> list[Any]:
     """Return what the address asks for, as texts, else what is chosen, before it is fitted."""
     session = _session()
-    asked = session.choices.asked.get(key)
-    if asked is not None or key not in session.choices.values:
-        return [*(asked or ())]
+    requested = session.choices.asked.get(key)
+    if requested is not None or key not in session.choices.values:
+        return [*(requested or ())]
     value = session.choices.values[key]
     return [*value] if isinstance(value, list) else [value]
 
@@ -264,17 +264,17 @@ def fit(
     session.met[key] = None
     choices = session.choices
     session.defaults[key] = default
-    asked = choices.asked.get(key)
-    if asked is None and key not in choices.values:
+    requested = choices.asked.get(key)
+    if requested is None and key not in choices.values:
         return default
     try:
-        before = choices.values[key] if asked is None else read(asked)
+        before = choices.values[key] if requested is None else read(requested)
         value = default if before == default else nearest(before)
     except (ValueError, OverflowError, BadRequest):
         value = default
-    if asked is not None and choices.linked and told and not same(asked, value):
-        session.told.append(Told(key, ", ".join(asked), value, offered()))
-    elif asked is None and moved and value != before:
+    if requested is not None and choices.linked and told and not same(requested, value):
+        session.told.append(Told(key, ", ".join(requested), value, offered()))
+    elif requested is None and moved and value != before:
         session.told.append(Told(key, str(before), value, model=moved))
     session.choices = choices.with_value(key, value, default)
     return value
@@ -309,21 +309,21 @@ def _named(key: str, number: int) -> str:
     return f"{key}~{number}" if number else key
 
 
-def same(asked: tuple[str, ...], shown: Any) -> bool:
+def same(texts: tuple[str, ...], value: Any) -> bool:
     """Tell whether texts of the address mean a value."""
-    if isinstance(shown, list | tuple):
-        parts = [part for part in asked if part]
-        return len(parts) == len(shown) and all(map(alike, parts, shown))
-    return alike(asked[-1], shown)
+    if isinstance(value, list | tuple):
+        parts = [part for part in texts if part]
+        return len(parts) == len(value) and all(map(alike, parts, value))
+    return alike(texts[-1], value)
 
 
-def alike(asked: str, shown: Any) -> bool:
+def alike(text: str, value: Any) -> bool:
     """Tell whether a text of the address means one value."""
-    if isinstance(shown, bool):
-        return asked.lower() == str(shown).lower()
-    if isinstance(shown, int | float):
-        return number(asked) == shown
-    return asked == ("" if shown is None else str(shown))
+    if isinstance(value, bool):
+        return text.lower() == str(value).lower()
+    if isinstance(value, int | float):
+        return number(text) == value
+    return text == ("" if value is None else str(value))
 
 
 def number(text: str) -> float:

@@ -23,8 +23,8 @@ def choose_one(
     """Draw buttons of which one is always pressed, at first the ``default`` or the first option."""
     words = list(options)
     value = _one_of(key, words, default or words[0])
-    asked = {"options": words, "default": value, "required": True}
-    pressed: str = place.segmented_control(label, **asked | widget(key, value, words) | more)
+    settings = {"options": words, "default": value, "required": True}
+    pressed: str = place.segmented_control(label, **settings | widget(key, value, words) | more)
     return pressed
 
 
@@ -48,8 +48,8 @@ def fitted(
 
 def _asked(key: str, ends: tuple[Any, Any], default: Any) -> list[Any]:
     """Return what is asked for of a number, if it lies between two ends."""
-    found = [number(str(each)) for each in wanted(key)]
-    return [type(default)(each) for each in found if ends[0] <= each <= ends[1]]
+    numbers = [number(str(text)) for text in wanted(key)]
+    return [type(default)(value) for value in numbers if ends[0] <= value <= ends[1]]
 
 
 def nearest_of(key: str, options: Sequence[Any], default: Any, moved: str = "") -> Any:
@@ -57,26 +57,28 @@ def nearest_of(key: str, options: Sequence[Any], default: Any, moved: str = "") 
 
     ``moved`` is the model of which to say that it has no such number.
     """
-    whole = isinstance(options, range)
+    is_range = isinstance(options, range)
 
     def nearest(value: float) -> Any:
-        if whole:
+        if is_range:
             return min(max(round(value), options[0]), options[-1])
-        return min(options, key=lambda each: abs(each - value))
+        return min(options, key=lambda option: abs(option - value))
 
-    told = partial(between, options[0], options[-1]) if whole else partial(among, list(options))
-    return fit(key, default, _number, nearest, told, moved)
+    offered = (
+        partial(between, options[0], options[-1]) if is_range else partial(among, list(options))
+    )
+    return fit(key, default, _number, nearest, offered, moved)
 
 
 def fitted_number(
-    key: str, ends: tuple[Any, Any], default: Any, shown: tuple[Any, Any] | None = None
+    key: str, ends: tuple[Any, Any], default: Any, slider_ends: tuple[Any, Any] | None = None
 ) -> dict[str, Any]:
     """Return what a slider or field for a number between two ends takes.
 
     A slider has the ends ``shown``, beyond which it goes only as far as is asked for.
     """
-    if shown:
-        within = *shown, *_asked(key, ends, default)
+    if slider_ends:
+        within = *slider_ends, *_asked(key, ends, default)
         ends = min(within), max(within)
 
     def nearest(value: float) -> Any:
@@ -89,8 +91,8 @@ def fitted_number(
 
 
 def _number(texts: tuple[str, ...]) -> float:
-    if isfinite(found := number(texts[-1])):
-        return found
+    if isfinite(value := number(texts[-1])):
+        return value
     raise ValueError(texts)
 
 
@@ -111,7 +113,7 @@ def fitted_index(
 
 def _one_of(key: str, options: list[Any], default: Any) -> Any:
     def read(texts: tuple[str, ...]) -> Any:
-        return next((each for each in options if alike(texts[-1], each)), None)
+        return next((option for option in options if alike(texts[-1], option)), None)
 
     def offered(value: Any) -> Any:
         return value if value in options else default
@@ -147,10 +149,10 @@ def list_of(key: str, offered: Sequence[Any], default: Sequence[Any]) -> list[An
         return [each for text in texts for each in offered if alike(text, each)]
 
     def there(values: list[Any]) -> list[Any]:
-        return [each for each in values if each in offered]
+        return [option for option in values if option in offered]
 
-    found: list[Any] = fit(key, list(default), read, there, partial(among, list(offered)))
-    return found
+    chosen: list[Any] = fit(key, list(default), read, there, partial(among, list(offered)))
+    return chosen
 
 
 def fitted_span(key: str, first: int, last: int) -> dict[str, Any]:

@@ -47,18 +47,18 @@ SHOWN: Mapping[str, Mapping[str, str]] = {  # values in addresses, by the curren
 
 def forwarded(link: dict[str, list[str]], page: str) -> dict[str, list[str]]:
     """Return a link to a page with renamed parameters, and its head in capitals."""
-    found: dict[str, list[str]] = {}
+    parameters: dict[str, list[str]] = {}
     names = KEYS | PAGE_KEYS.get(page, {})
     for old, values in link.items():
         key = names.get(old, old)
         if key != old and key in link:  # the link has the parameter under its new name too
             continue
-        found[key] = [SHOWN.get(key, {}).get(value, value) for value in values]
+        parameters[key] = [SHOWN.get(key, {}).get(value, value) for value in values]
         if key == "head":
-            found[key] = [value.upper() if layer_of(value) >= 0 else value for value in values]
+            parameters[key] = [value.upper() if layer_of(value) >= 0 else value for value in values]
         elif key == "pins":
-            found[key] = [_forwarded_pins(value) for value in values]
-    return found
+            parameters[key] = [_forwarded_pins(value) for value in values]
+    return parameters
 
 
 def _forwarded_pins(pins: str) -> str:

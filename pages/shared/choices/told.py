@@ -9,24 +9,26 @@ MAX_NAMED = 8
 MAX_LETTERS = 60
 
 
-def sentence(told: Told) -> str:
+def sentence(notice: Told) -> str:
     """Return what is told as a sentence."""
-    if not told.used:
-        return f"The link gives {told.key} {_brief(told.asked)}, which this page does not use."
-    if told.model:
-        return f"{told.model} has no {told.key} {told.asked}; shown is {told.shown} instead."
-    why = f": {told.offered}" if told.offered else ""
+    if not notice.used:
+        return f"The link gives {notice.key} {_brief(notice.asked)}, which this page does not use."
+    if notice.model:
+        return (
+            f"{notice.model} has no {notice.key} {notice.asked}; shown is {notice.shown} instead."
+        )
+    why = f": {notice.offered}" if notice.offered else ""
     return (
-        f"The link asks for {told.key} {_brief(told.asked)}; shown is {_brief(told.shown)} "
+        f"The link asks for {notice.key} {_brief(notice.asked)}; shown is {_brief(notice.shown)} "
         f"instead{why}."
     )
 
 
-def tell(told: list[Told], place: Any) -> None:
+def tell(notices: list[Told], place: Any) -> None:
     """Write one notice into ``place``."""
-    if told:
-        sentences = [plain(sentence(each)) for each in told]
-        text = sentences[0] if len(sentences) == 1 else "\n".join(f"- {each}" for each in sentences)
+    if notices:
+        sentences = [plain(sentence(notice)) for notice in notices]
+        text = sentences[0] if len(sentences) == 1 else "\n".join(f"- {line}" for line in sentences)
         place.warning(text, icon=":material/link_off:")
 
 

@@ -89,8 +89,8 @@ def draw_heads(
             extras.columns,
             kernels=extras.curves is not None,
         )
-        told = {"legend": shade.legend, "legendTitle": unit, "glyphs": extras.glyphs}
-        return cells | told | {"shared": shared, "bare": list(bare)}
+        legend = {"legend": shade.legend, "legendTitle": unit, "glyphs": extras.glyphs}
+        return cells | legend | {"shared": shared, "bare": list(bare)}
 
     curves = extras.curves
     keep_grid(lambda: data(shade) | ({"curves": curves()} if curves else {}))
@@ -105,25 +105,25 @@ def all_heads(selection: Selection, measure: Measure) -> dict[str, Any]:
     return _small_grid(selection.located, _stored(selection, measure), measure)
 
 
-def _seen(located: Located, found: Result | None, measure: Measure) -> tuple[Any, ...]:
-    result = None if found is None else found.fingerprint
+def _seen(located: Located, measured: Result | None, measure: Measure) -> tuple[Any, ...]:
+    result = None if measured is None else measured.fingerprint
     return located.spec.name, located.spec.fingerprint, measure.declared.title, result, dark()
 
 
 @cached(LRUCache(MAX_GRIDS), key=_seen, lock=threading.Lock())
-def _small_grid(located: Located, found: Result | None, measure: Measure) -> dict[str, Any]:
+def _small_grid(located: Located, measured: Result | None, measure: Measure) -> dict[str, Any]:
     geometry, known = located.geometry, known_heads(located.spec.name)
     layers, heads = geometry.n_layers, geometry.n_heads
     names = [[head_name(i, j) for j in range(heads)] for i in range(layers)]
     marks = [[KNOWN if name in known else "" for name in row] for row in names]
     plain = [[False] * heads] * layers
-    if found is None:
+    if measured is None:
         said, shade = "not computed yet", Shade([[NO_VALUE] * heads] * layers, [])
         labels = [[f"{name}: {measure.declared.title} {said}" for name in row] for row in names]
     else:
-        values = found.values[measure.declared.value].astype(float)
-        shade = measure.shade(found, values).on(dark())
-        labels = head_texts(found, measure.declared.value, measure.declared.title)
+        values = measured.values[measure.declared.value].astype(float)
+        shade = measure.shade(measured, values).on(dark())
+        labels = head_texts(measured, measure.declared.value, measure.declared.title)
     roomy = layers <= ROOMY[0] and heads <= ROOMY[1]
     data = grid_data(shade.colours, labels, marks, plain, None, kernels=roomy)
     data |= {"legend": shade.legend, "legendTitle": measure.declared.unit, "glyphs": []}
@@ -134,8 +134,10 @@ def _stored(selection: Selection, measure: Measure) -> Result | None:
     """Return the numbers of all heads by a measure, if they are stored."""
     try:
         request = results.plan(measure.question, selection.run, measure.params(selection))
-        found = results.newest(request, selection.query)
-        return None if found is None else one_a_head(measure.declared, found, query=selection.query)
+        result = results.newest(request, selection.query)
+        return (
+            None if result is None else one_a_head(measure.declared, result, query=selection.query)
+        )
     except PosKernelError:
         return None
 

@@ -38,11 +38,11 @@ class Measure:
             skip=selection.skip,
         )
 
-    def shade(self, found: Result, values: np.ndarray) -> Shade:
+    def shade(self, result: Result, values: np.ndarray) -> Shade:
         """Return the colours of numbers ``[layer, head]`` and their legend."""
         most = self.declared.most
-        high = max(float(np.nanmax(found.values[most])), 2.0) if most else None
-        labels = found.labels.get(self.declared.value, ())
+        high = max(float(np.nanmax(result.values[most])), 2.0) if most else None
+        labels = result.labels.get(self.declared.value, ())
         return shaded(values, self.declared.scale, self.declared.floor, labels, high)
 
     def words(self) -> Explanation:
@@ -64,7 +64,7 @@ MEASURES = {
 
 def titles_for(*geometries: Geometry) -> list[str]:
     """Return the titles of the measures that exist for all of some models."""
-    return [title for title, each in MEASURES.items() if all(map(each.fits, geometries))]
+    return [title for title, measure in MEASURES.items() if all(map(measure.fits, geometries))]
 
 
 def chosen_measure() -> Measure:

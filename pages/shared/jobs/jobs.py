@@ -83,7 +83,7 @@ def _state(jobs: list[Job]) -> State:
     return [(job.formed, job.ended, job.cancelling, has_left(job)) for job in jobs]
 
 
-def _draw_state(engine: Engine, jobs: list[Job], drawn: State, shown: bool) -> None:
+def _draw_state(engine: Engine, jobs: list[Job], drawn: State, visible: bool) -> None:
     kept = max(job.kept for job in jobs)
     if kept and st.session_state.get(STOPPING):
         st.session_state[STOPPED] = jobs
@@ -96,34 +96,34 @@ def _draw_state(engine: Engine, jobs: list[Job], drawn: State, shown: bool) -> N
     over = any(job.ended and not isinstance(job.error, Cancelled) for job in jobs)
     if over or _state(jobs) != drawn:
         st.rerun(scope="app")
-    so_far = f"{_so_far(jobs)} shown. " if shown else ""
+    so_far = f"{_so_far(jobs)} shown. " if visible else ""
     if all(job.ended for job in jobs):
-        told = "The computation was cancelled; it goes on from its last checkpoint."
-        st.markdown(so_far + told)
+        message = "The computation was cancelled; it goes on from its last checkpoint."
+        st.markdown(so_far + message)
     elif all(job.cancelling for job in jobs):
         st.markdown(f"{so_far}Cancelling.")
     elif all(map(has_left, jobs)):
-        told = "You have cancelled this computation. It goes on for other readers."
-        st.markdown(so_far + told)
+        message = "You have cancelled this computation. It goes on for other readers."
+        st.markdown(so_far + message)
     else:
-        _draw_progress(max(jobs, key=lambda job: job.done), so_far, shown)
+        _draw_progress(max(jobs, key=lambda job: job.done), so_far, visible)
 
 
-def _draw_progress(job: Job, so_far: str, shown: bool) -> None:
+def _draw_progress(job: Job, so_far: str, visible: bool) -> None:
     left, share = job.seconds_left(), min(job.done / job.total, 1.0) if job.total else 0.0
     pace = "" if left is None else f", {_duration(left)} left"
     if not job.total:
         text = f"{job.note} ({_duration(time.monotonic() - job.began)})"
-    elif st.session_state.get(STOPPING) and shown:
+    elif st.session_state.get(STOPPING) and visible:
         text = "Stopping after the windows of this round"
     else:
         text = f"{job.note}: {job.done} of {job.total}{pace}"
-    if not shown:
+    if not visible:
         subject, model = job.plan.question.noun_phrase, job.plan.run.model
         title = title_of(model.name, model.fingerprint)
         st.markdown(f"**Computing {subject} for {plain(title)}**")
     st.progress(share, text=so_far + text)
-    if not shown:
+    if not visible:
         st.caption(
             "You can change the selection: the computation goes on. Readers who ask for the same "
             "result share it; it stops when all of them have cancelled."
@@ -131,7 +131,7 @@ def _draw_progress(job: Job, so_far: str, shown: bool) -> None:
 
 
 def _so_far(jobs: list[Job]) -> str:
-    job = max(jobs, key=lambda each: each.formed)
+    job = max(jobs, key=lambda candidate: candidate.formed)
     thing = "step" if job.plan.experiment else "window"
     return f"**{counted(f'{job.formed:,}', thing)}**"
 

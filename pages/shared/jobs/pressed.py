@@ -30,14 +30,14 @@ def fetch_when_asked(
     ``left`` says what is missing, where another result shows the rest.
     """
     with results.refusals_shown(question):
-        asked, left = results.plan(question, run, params), left or question.noun_phrase
-        job = results.engine().running(asked)
+        plan, left = results.plan(question, run, params), left or question.noun_phrase
+        job = results.engine().running(plan)
         computed = job is not None and not job.ended
-        if results.engine().ready(asked) or computed or is_wanted(asked.key):
+        if results.engine().ready(plan) or computed or is_wanted(plan.key):
             return results.fetch(question, run, params)
         with in_place_of(*(cards or [key.removeprefix("compute-")])):
             located = results.located(run.model.name, run.model.revision)
-            offer(left, "Compute it", key, asked.key, located=located)
+            offer(left, "Compute it", key, plan.key, located=located)
     return None
 
 
@@ -49,9 +49,9 @@ def fetch_known(
     Its parameters say what to ``leave_out``: what is ``missing``.
     """
     if not missing or is_wanted(key):
-        found = results.fetch(question, run, params)
-        if found is not None or not missing:
-            return found
+        result = results.fetch(question, run, params)
+        if result is not None or not missing:
+            return result
     part = params.model_copy(update={"leave_out": ",".join(missing)})
     return results.fetch(question, run, part)
 
@@ -89,11 +89,11 @@ def offer(what: str, label: str, button: str, *keys: str, located: Located) -> N
 
 
 def compute_button(
-    label: str, key: str, on_click: Callable[..., None], *asked: Any, help: str | None = None
+    label: str, key: str, on_click: Callable[..., None], *arguments: Any, help: str | None = None
 ) -> None:
     """Draw a button that starts a computation: ``on_click`` notes what is ``asked``."""
     icon = ":material/play_arrow:"
-    st.button(label, key=key, icon=icon, on_click=on_click, args=asked, help=help)
+    st.button(label, key=key, icon=icon, on_click=on_click, args=arguments, help=help)
 
 
 def is_wanted(key: str) -> bool:

@@ -73,8 +73,8 @@ def _located(name: str, revision: str | None) -> Located:
 
 def located(name: str, revision: str | None) -> Located:
     """Return a model's files and sizes, cached for five minutes, with its positions as seen now."""
-    found = catalog.locate if attached(name) else _located
-    return catalog.as_probed(found(name, revision))
+    locate = catalog.locate if attached(name) else _located
+    return catalog.as_probed(locate(name, revision))
 
 
 @st.cache_data(ttl=FRESH, show_spinner=False)
@@ -131,9 +131,9 @@ def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
     return engine().missing(plan(question, run, params))
 
 
-def stored(asked: Plan) -> Result | None:
+def stored(planned: Plan) -> Result | None:
     """Return a result if it is stored."""
-    return engine().cached(asked)
+    return engine().cached(planned)
 
 
 def known(name: str, run: RunSpec, geometry: Geometry) -> Result | None:
@@ -159,30 +159,30 @@ def fetch(
     result = None
     with refusals_shown(question):
         query = _looked_at(params)
-        found = ask(plan(question, run, params), query)
-        result = found if isinstance(found, Result) else _formed(found, query)
-        if isinstance(found, Job):
-            for other, asked in then:
-                _begin(plan(other, run, asked), _looked_at(asked))
-            failed = found.error is not None and not isinstance(found.error, Cancelled)
+        answer = ask(plan(question, run, params), query)
+        result = answer if isinstance(answer, Result) else _formed(answer, query)
+        if isinstance(answer, Job):
+            for other, other_params in then:
+                _begin(plan(other, run, other_params), _looked_at(other_params))
+            failed = answer.error is not None and not isinstance(answer.error, Cancelled)
             if result is None or failed:
-                follow(engine(), found)
+                follow(engine(), answer)
             else:
-                current().forming[found.key] = found
+                current().forming[answer.key] = answer
     return result
 
 
-def _begin(asked: Plan, query: int | None) -> None:
+def _begin(planned: Plan, query: int | None) -> None:
     """Ask for a result without waiting for it."""
     with suppress(PosKernelError):  # said where the result is drawn
-        if stored(asked) is None and engine().running(asked) is None:
-            engine().submit(asked, session_id(), query)
+        if stored(planned) is None and engine().running(planned) is None:
+            engine().submit(planned, session_id(), query)
 
 
-def newest(asked: Plan, query: int) -> Result | None:
+def newest(planned: Plan, query: int) -> Result | None:
     """Return a result if it is stored, else what a running job has of it at a query position."""
-    found, job = stored(asked), engine().running(asked)
-    return found if found is not None or job is None else _formed(job, query)
+    result, job = stored(planned), engine().running(planned)
+    return result if result is not None or job is None else _formed(job, query)
 
 
 def _looked_at(params: Any) -> int | None:
@@ -219,21 +219,21 @@ def ask(request: Asked, looks_at: int | None = None) -> Result | Job:
     Raises:
         PosKernelError: the request does not fit.
     """
-    asked = make_plan(request)
-    found = stored(asked)
-    if found is not None:
-        return found
-    job = engine().running(asked)
+    planned = make_plan(request)
+    result = stored(planned)
+    if result is not None:
+        return result
+    job = engine().running(planned)
     if job is None or job.state == "done":
-        forget_cancel(asked.key)
+        forget_cancel(planned.key)
     under_way = job is not None and not (job.ended or has_left(job))
     if job is None or job.state == "done" or wants_again(job) or under_way:
-        job = engine().submit(asked, session_id(), looks_at)
+        job = engine().submit(planned, session_id(), looks_at)
     waited = st.session_state.setdefault(WAITED, set())
     patience = 0 if job.key in waited else PATIENCE
     waited.add(job.key)
     if not has_left(job) and job.wait(patience) and job.error is None:
-        return stored(asked) or job
+        return stored(planned) or job
     return job
 
 

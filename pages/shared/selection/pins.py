@@ -48,14 +48,14 @@ def keep_pins(compared: bool) -> None:
     def read(texts: tuple[str, ...]) -> str:
         refused: list[str] = []
         st.session_state[REFUSED] = refused
-        found = write_pins(_valid(texts[-1], refused))
+        pins_text = write_pins(_valid(texts[-1], refused))
         if refused and not compared:
             st.toast(
                 "Some pins of the link are invalid: the page «Compare» says why.",
                 icon=":material/link_off:",
                 duration="long",
             )
-        return found
+        return pins_text
 
     fit(PARAMETER, "", read, told=False)
 
@@ -94,7 +94,7 @@ def add_pins(*pins: Pin) -> None:
 
 def remove_pin(pin: Pin) -> None:
     """Unpin a head. A callback."""
-    _keep([each for each in _pins() if each != pin])
+    _keep([pinned for pinned in _pins() if pinned != pin])
 
 
 def remove_all() -> None:
@@ -132,17 +132,17 @@ def _keep(pins: list[Pin]) -> None:
     choose(PARAMETER, write_pins(pins))
 
 
-def _valid(asked: str, refused: list[str]) -> list[Pin]:
+def _valid(link_value: str, refused: list[str]) -> list[Pin]:
     """Return the pins of a link, and add a sentence for each invalid one to ``refused``."""
     pins: dict[Pin, None] = {}
-    for text in asked.split(","):
+    for text in link_value.split(","):
         try:
-            found = read_pins(text)
-            if any(not pin.model for pin in found):
+            parsed = read_pins(text)
+            if any(not pin.model for pin in parsed):
                 raise BadRequest(
                     f"A pinned head of a link needs a model, such as {text[:40]}@gpt2."
                 )
-            pins |= dict.fromkeys(found)
+            pins |= dict.fromkeys(parsed)
         except BadRequest as error:
             refused.append(str(error))
     if len(pins) > MAX_PINS:
@@ -171,10 +171,10 @@ def _run_of(pin: Pin) -> RunSpec:
 def refusals(refused: list[str]) -> None:
     """Say in one box why pins are invalid; show only the first few of many sentences."""
     if refused:
-        lines = [plain(each) for each in dict.fromkeys(refused)]
+        lines = [plain(refusal) for refusal in dict.fromkeys(refused)]
         if len(lines) > MAX_TOLD:
             lines[MAX_TOLD:] = [f"{len(lines) - MAX_TOLD} more pins of the link are left out."]
-        text = lines[0] if len(lines) == 1 else "\n".join(f"- {each}" for each in lines)
+        text = lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
         st.warning(text, icon=":material/link_off:")
 
 

@@ -33,9 +33,9 @@ class Selection:
         at = f"{self.cell}, n = {self.query}, corpus {run.corpus.name}, {read}"
         return f"{self.located.title}, {at}"
 
-    def of(self, found: Result) -> Result:
+    def of(self, result: Result) -> Result:
         """Return the selected head's part of a result on all heads."""
-        return found.select(layer=self.layer, head=self.head)
+        return result.select(layer=self.layer, head=self.head)
 
 
 def select_head(cell: str) -> None:

@@ -49,7 +49,7 @@ def behind(client: str, address: str | None, headers: Iterable[tuple[str, str]])
         named = [value for name, value in headers if name.lower() == header.lower()]
         if len(named) == 1 and named[0].strip():  # if there are two, one is not from the proxy
             return f"user {named[0].strip()}"
-    found = parsed(address or "")
-    if found is None or found.is_loopback:
+    ip_address = parsed(address or "")
+    if ip_address is None or ip_address.is_loopback:
         return client
-    return f"address {network_of(str(found))}"
+    return f"address {network_of(str(ip_address))}"

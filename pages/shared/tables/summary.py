@@ -17,7 +17,7 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.plotting.palette import KIND_LOOKS
 
-TITLES = {each.value: each.title for each in EtcHeatMap.measures}
+TITLES = {measure.value: measure.title for measure in EtcHeatMap.measures}
 NUMBERS = {
     "etc": "how many tokens the kernel covers",
     "half_mass_distance": "half of the mass lies nearer; offset k reaches from k to k + 1",
@@ -45,8 +45,8 @@ def summary(head: Result, *, meanings: bool) -> None:
             if head.units[name] == "tokens":
                 number = counted(number, "token")
             rows.append((_label(name, head), number, f":small[{meaning}]"))
-    shown = 3 if meanings else 2
-    markdown_table(rows[0][:shown], [row[:shown] for row in rows[1:]])
+    column_count = 3 if meanings else 2
+    markdown_table(rows[0][:column_count], [row[:column_count] for row in rows[1:]])
     errors_line(head)
 
 
@@ -64,10 +64,10 @@ def _kind_text(head: Result) -> str:
     return f"{KIND_LOOKS[kind].glyph} **{kind}**{'' if stands(head) else OPEN}"
 
 
-def heads_table(etc: Result, shown: set[str]) -> None:
+def heads_table(etc: Result, visible_kinds: set[str]) -> None:
     """Draw a sortable table of the heads of the shown kinds."""
     kinds, resolved = np.array(etc.text_of("kind"), dtype=object), stands(etc)
-    places = [(i, j) for i, j in np.ndindex(*kinds.shape) if kinds[i, j] in shown]
+    places = [(i, j) for i, j in np.ndindex(*kinds.shape) if kinds[i, j] in visible_kinds]
     heads = [i * kinds.shape[1] + j for i, j in places]
     table = pd.DataFrame({HEAD: [head_name(i, j) for i, j in places]}, index=heads)
     table["kind"] = [f"{kinds[place]}{'' if resolved[place] else OPEN}" for place in places]

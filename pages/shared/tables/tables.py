@@ -41,7 +41,7 @@ def number_columns(meanings: dict[str, str], form: str | None = None) -> dict[st
 def heads_frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:
     """Return a row for every head: its name and its values in ``columns [layer, head]``."""
     names = [head_name(*place) for place in np.ndindex(*next(iter(columns.values())).shape)]
-    return pd.DataFrame({HEAD: names} | {label: each.ravel() for label, each in columns.items()})
+    return pd.DataFrame({HEAD: names} | {label: array.ravel() for label, array in columns.items()})
 
 
 def rounded_table(table: pd.DataFrame, result: Result, columns: dict[str, str]) -> Styler:
@@ -70,8 +70,8 @@ def worded_table(table: pd.DataFrame, words: dict[str, dict[float, str]]) -> Sty
 
 def errors_line(result: Result) -> None:
     """Draw a line that says how the errors above it are computed, if there are any."""
-    if told := errors_of(result):
-        st.caption(told)
+    if error_text := errors_of(result):
+        st.caption(error_text)
 
 
 def linked_table(
@@ -125,10 +125,10 @@ def choice_table(
     choices = list(offered) if offered is not None else plain.iloc[:, 0].tolist()
 
     def chosen() -> None:
-        found = st.session_state[f"{key}-{turn}"].selection.rows
-        if found:
+        row_numbers = st.session_state[f"{key}-{turn}"].selection.rows
+        if row_numbers:
             st.session_state[f"{key}-turn"] = turn + 1
-            pick(choices[found[0]])
+            pick(choices[row_numbers[0]])
 
     with st.container(key=key):
         linked_table(
@@ -142,13 +142,13 @@ def choice_table(
         )
 
 
-def word_lists(found: Result, titles: tuple[str, str], unit: str, key: str) -> None:
+def word_lists(result: Result, titles: tuple[str, str], unit: str, key: str) -> None:
     """Draw the tokens with the largest and the smallest numbers (``top``, ``bottom``)."""
     for place, name, title in zip(st.columns(2), ("top", "bottom"), titles, strict=True):
         table = pd.DataFrame(
             {
-                title: [visible(word) for word in found.texts[f"{name}_words"]],
-                unit: found.values[f"{name}_value"],
+                title: [visible(word) for word in result.texts[f"{name}_words"]],
+                unit: result.values[f"{name}_value"],
             }
         )
         columns = {unit: st.column_config.NumberColumn(format="%.3g", width=NUMBER)}

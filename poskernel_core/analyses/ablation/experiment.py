@@ -38,8 +38,8 @@ def ablate_heads(subject: ExperimentContext, params: AblateHeadsParams) -> Resul
     for some, tokens in subject.batches(texts.loss, kernel_only.BATCH, 0, total):
         at = slice(some.start, some.stop)
         edit = _edit(subject, params, cells, fixed, torch.from_numpy(others[at]))
-        for found, each in ((clean, Edit()), (changed, edit)):
-            found[at, 1:] = losses(subject.model.run(tokens, each), tokens).cpu().numpy()
+        for array, applied_edit in ((clean, Edit()), (changed, edit)):
+            array[at, 1:] = losses(subject.model.run(tokens, applied_edit), tokens).cpu().numpy()
     period = max(1, min(PERIOD, (texts.loss.shape[1] - start) // 2))
     layout, scores, copies = twice_layout(period, bool(start)), [], []
     again = sampled.batches(subject, layout, params.samples, 1, logits=len(layout.places))
@@ -48,12 +48,12 @@ def ablate_heads(subject: ExperimentContext, params: AblateHeadsParams) -> Resul
         strict=True,
     ):  # fmt: skip
         subject.progress(len(texts.loss) + some.start, total)
-        for each in (Edit(), _edit(subject, params, cells, fixed, other)):
+        for applied_edit in (Edit(), _edit(subject, params, cells, fixed, other)):
             seen = _Induction(geometry.n_layers, geometry.n_heads, len(tokens), start, period)
-            logits = subject.model.run(tokens, each, [seen], samples=some).cpu()
+            logits = subject.model.run(tokens, applied_edit, [seen], samples=some).cpu()
             scores.append(seen.score)
             copies.append(copy_losses(logits, tokens, start, period).numpy())
-    induction, copied = (_pairs(each) for each in (scores, copies))
+    induction, copied = (_pairs(arrays) for arrays in (scores, copies))
     samples = {
         "induction": induction[0],
         "induction_change": induction[1] - induction[0],
@@ -67,14 +67,14 @@ def ablate_heads(subject: ExperimentContext, params: AblateHeadsParams) -> Resul
     return kernel_only.answer(
         AblateHeads, subject, params, texts,
         {"position_loss_change": changed - clean, "clean_position_loss": clean}, numbers,
-        {name: each.mean(axis=0) for name, each in samples.items()},
-        {name: each.std(axis=0, ddof=1) / len(each) ** 0.5 for name, each in samples.items()},
+        {name: sample.mean(axis=0) for name, sample in samples.items()},
+        {name: sample.std(axis=0, ddof=1) / len(sample) ** 0.5 for name, sample in samples.items()},
         coordinates={"copy": np.array([1, 2])},
     )  # fmt: skip
 
 
-def _pairs(found: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    return np.concatenate(found[::2]), np.concatenate(found[1::2])
+def _pairs(arrays: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate(arrays[::2]), np.concatenate(arrays[1::2])
 
 
 def _edit(

@@ -78,10 +78,10 @@ def additivity(subject: ExperimentContext, params: AdditivityParams) -> Result:
     def numbers(size: float, *sums: np.ndarray) -> Numbers:
         layers = []
         for mean, gram in zip(sums[::2], sums[1::2], strict=True):
-            found = dict(zip(NAMES, shares(mean, gram, size), strict=True))
-            layers.append(found | {"content_similarity": cosines(mean, gram, size)})
+            values = dict(zip(NAMES, shares(mean, gram, size), strict=True))
+            layers.append(values | {"content_similarity": cosines(mean, gram, size)})
         return {
-            name: np.stack([repeat_kv(each[name], geometry.n_heads) for each in layers])
+            name: np.stack([repeat_kv(layer[name], geometry.n_heads) for layer in layers])
             for name in layers[0]
         }
 
@@ -89,7 +89,7 @@ def additivity(subject: ExperimentContext, params: AdditivityParams) -> Result:
     return Additivity.estimated(
         subject,
         params,
-        of_sums(numbers, count, *(each[:groups].numpy() for each in parts)),
+        of_sums(numbers, count, *(part[:groups].numpy() for part in parts)),
         coordinates={"shift": places - places[0]},
         provenance={"passages": len(texts)},
     )

@@ -97,7 +97,7 @@ class ContextualNeurons(BagExperiment[ContextualNeuronsParams]):
     runs = "neurons:contextual_neurons"
 
 
-def centred_at_best(found: Result) -> float:
+def centred_at_best(result: Result) -> float:
     """Return the best variant's centred R², a median over positions; NaN if none is known."""
-    rows = (row[np.isfinite(row)] for row in found.values["bag_centred_r2"])
+    rows = (row[np.isfinite(row)] for row in result.values["bag_centred_r2"])
     return max((float(np.median(row)) for row in rows if row.size), default=float("nan"))

@@ -65,16 +65,16 @@ def ranked_scores(scores: Result) -> go.Figure:
     return style(figure, x_title=x_title, y_title="score (standard deviations)", height=320)
 
 
-def nearest(found: Result) -> go.Figure:
+def nearest(result: Result) -> go.Figure:
     """Draw the nearest tokens' cosines, of extended and of plain embeddings."""
-    words = [quoted(word) for word in found.words("words")]
+    words = [quoted(word) for word in result.words("words")]
     places = np.arange(len(words))
     figure = go.Figure()
     names = {"cosine": "extended embeddings", "plain_cosine": "token embeddings"}
     for (value, name), colour in zip(names.items(), (BLUE, VERMILLION), strict=True):
         figure.add_bar(
             x=places,
-            y=found.values[value],
+            y=result.values[value],
             name=name,
             marker_color=colour,
             customdata=words,
@@ -84,10 +84,10 @@ def nearest(found: Result) -> go.Figure:
     return figure.update_xaxes(tickvals=places, ticktext=words, tickangle=-45)
 
 
-def latents(found: Result) -> go.Figure:
+def latents(result: Result) -> go.Figure:
     """Draw each sub-latent's share of the variance of a neuron's contributions, and the rest."""
-    share, rest = found.values["share"], float(found.values["rest"])
-    top = [" ".join(quoted(word) for word in row[:NAMED]) for row in found.texts["top_words"]]
+    share, rest = result.values["share"], float(result.values["rest"])
+    top = [" ".join(quoted(word) for word in row[:NAMED]) for row in result.texts["top_words"]]
     unlisted = max(0.0, 1 - rest - float(share.sum()))
     names = [*(str(place + 1) for place in range(len(share))), "others", "rest"]
     figure = go.Figure().add_bar(
@@ -102,13 +102,13 @@ def latents(found: Result) -> go.Figure:
     return figure.update_xaxes(type="category")
 
 
-def neurons(found: Result, neuron: int | None = None, rank_by: str = "drive_share") -> go.Figure:
+def neurons(result: Result, neuron: int | None = None, rank_by: str = "drive_share") -> go.Figure:
     """Draw every neuron's share of variance from the bag against the R² of its prediction.
 
     The neurons with the largest `rank_by`, a value per neuron, are marked; `neuron`, else the one
     that the bag drives most, is ringed.
     """
-    share, r2, rank = (found.values[name] for name in ("drive_share", "r2", rank_by))
+    share, r2, rank = (result.values[name] for name in ("drive_share", "r2", rank_by))
     neuron = int(np.nanargmax(share)) if neuron is None else neuron
     span = log_span(share)
     x, y = np.maximum(share, 1.15 * span[0]), np.maximum(r2, WORST)
@@ -123,7 +123,7 @@ def neurons(found: Result, neuron: int | None = None, rank_by: str = "drive_shar
             y=y[places],
             mode="markers",
             name=name,
-            customdata=[[place, _neuron_hover(found, place)] for place in places.tolist()],
+            customdata=[[place, _neuron_hover(result, place)] for place in places.tolist()],
             hovertemplate="%{customdata[1]}<extra></extra>",
             marker={
                 "color": colour,
@@ -140,14 +140,14 @@ def neurons(found: Result, neuron: int | None = None, rank_by: str = "drive_shar
     return legend_under_title(figure)
 
 
-def _neuron_hover(found: Result, place: int) -> str:
-    told = [
-        f"{label} {measured(found.values[name][place], found.errors[name][place])}"
+def _neuron_hover(result: Result, place: int) -> str:
+    lines = [
+        f"{label} {measured(result.values[name][place], result.errors[name][place])}"
         for name, label in HOVER.items()
     ]
     for name, sign in (("top_words", "+"), ("bottom_words", "−")):
-        told.append(f"{sign} {' '.join(map(_short, found.texts[name][place, :WORDS]))}")
-    return "<br>".join([f"<b>neuron {place}</b>", *told])
+        lines.append(f"{sign} {' '.join(map(_short, result.texts[name][place, :WORDS]))}")
+    return "<br>".join([f"<b>neuron {place}</b>", *lines])
 
 
 def _short(word: str) -> str:
@@ -198,7 +198,7 @@ def along_text(trace: Result, parts: bool = True) -> go.Figure:
     words = [_short(word) for word in trace.words("tokens")]
     figure = go.Figure(layout_legend_traceorder="reversed")
     figure.add_hline(y=0, line={"color": MUTED, "width": 1.2})
-    told = [
+    hover = [
         [word, "" if np.isnan(add) else f"<br>a token that adds {_signed(float(add))}"]
         for word, add in zip(words, trace.values["contribution"], strict=True)
     ]
@@ -210,7 +210,7 @@ def along_text(trace: Result, parts: bool = True) -> go.Figure:
             name=label,
             line={"color": one.colour, "dash": one.dash},
             line_width=1.8 if name in TRACE_CURVES else 1,
-            customdata=told,
+            customdata=hover,
             hovertemplate=f"%{{customdata[0]}} at %{{x}}<br><b>{label}</b> %{{y:.3g}}"
             "%{customdata[1]}<extra></extra>",
         )
@@ -219,11 +219,15 @@ def along_text(trace: Result, parts: bool = True) -> go.Figure:
 
 
 def _trace_title(trace: Result) -> str:
-    asked, values = trace.params, trace.values
+    params, values = trace.params, trace.values
     measures = {"r2": "R²", "correlation": "correlation"}.items()
-    told = [f"{label} {_signed(float(values[name]))}" for name, label in measures if name in values]
-    text = "the text" if asked["text"] else asked["item"] or f"window {asked['window']}"
-    return f"Neuron {asked['neuron']} along {html.escape(text, quote=False)}: {', '.join(told)}"
+    reported = [
+        f"{label} {_signed(float(values[name]))}" for name, label in measures if name in values
+    ]
+    text = "the text" if params["text"] else params["item"] or f"window {params['window']}"
+    return (
+        f"Neuron {params['neuron']} along {html.escape(text, quote=False)}: {', '.join(reported)}"
+    )
 
 
 def relatives(neuron: Result) -> go.Figure:

@@ -18,14 +18,14 @@ QUALITY = {
 }
 
 
-def quality(found: Result, value: str = "bag_centred_r2") -> go.Figure:
+def quality(result: Result, value: str = "bag_centred_r2") -> go.Figure:
     """Draw how well each variant of the bag predicts the heads' joint output, by position.
 
     Colours show the scale, dashes the kernel. Values below -1 are marked under the axis, in one row
     per variant.
     """
-    means, errors, query = found.values[value], found.errors[value], found.coordinates["query"]
-    names, figure, rows = found.words("variants"), go.Figure(), 0
+    means, errors, query = result.values[value], result.errors[value], result.coordinates["query"]
+    names, figure, rows = result.words("variants"), go.Figure(), 0
     for mean, error, name, one in zip(means, errors, names, _looks(names), strict=True):
         add_curve(
             figure, query, mean, error, name=name, look=one, where="position %{x}", floor=WORST
@@ -77,9 +77,9 @@ def _looks(names: list[str]) -> list[Look]:
     ]
 
 
-def mean_kernel(found: Result) -> go.Figure:
+def mean_kernel(result: Result) -> go.Figure:
     """Draw the heads' mean kernel from the query position, over the offset."""
-    kernel = found.values["kernel"][::-1]
+    kernel = result.values["kernel"][::-1]
     figure = go.Figure().add_scatter(
         x=np.arange(len(kernel)),
         y=kernel,
@@ -103,6 +103,6 @@ def mean_kernel(found: Result) -> go.Figure:
             xanchor="right",
             xshift=-6,
         )
-    heads = found.words("heads")
+    heads = result.words("heads")
     who = ", ".join(heads) if len(heads) <= 4 else f"{len(heads)} heads"
     return set_title(figure, f"Mean kernel of {who} from position {len(kernel) - 1}")

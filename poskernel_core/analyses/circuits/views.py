@@ -53,7 +53,7 @@ def _curves(result: Result) -> go.Figure:
 def _enough(result: Result) -> str:
     """Say how many heads are enough, and how much of what they recover their kernels do."""
     curve = result.words("curve").index(KEPT) if KEPT in result.words("curve") else 0
-    least, low, high = (float(each) for each in result.estimate_of("k80", curve))
+    least, low, high = (float(number) for number in result.estimate_of("k80", curve))
     counts = result.coordinates["first"]
     if not np.isfinite(least + low + high) or least not in counts:
         return ""
@@ -86,10 +86,10 @@ def _largest(result: Result) -> str:
     first, into = names_along(result, "sender")[sender], names_along(result, "input")[side]
     how = "To first order, the" if name == "estimate" else "The"
     others = alike(result.estimate_of(name), (*row, side, sender))
-    told = f", not to be told from {counted(others, 'other')}" if others > 0 else ""
+    ties = f", not to be told from {counted(others, 'other')}" if others > 0 else ""
     return (
         f"{how} largest edge leads from {first} to the {into} of {receiver}: {number} of the "
-        f"difference{told}."
+        f"difference{ties}."
     )
 
 
@@ -102,7 +102,7 @@ def _bars(result: Result) -> go.Figure:
     figure = go.Figure()
     for place, side in enumerate(names_along(result, "input")):
         numbers, errors = (
-            [*part[name][place, order], *(part[each][place] for each in both.values())]
+            [*part[name][place, order], *(part[extra][place] for extra in both.values())]
             for part in (result.values, result.errors)
         )
         figure.add_bar(
@@ -157,11 +157,11 @@ def _network(result: Result) -> go.Figure:
         figure.add_scatter(x=[None], y=[None], mode="lines", name=f"into a {side}",
                            line={"color": look(place).colour, "width": 4})  # fmt: skip
     named = dict.fromkeys([*words[0], *(words[2][sender] for *_, sender in ends)])
-    at_xy = np.array([_place(each, heads) for each in named])
+    at_xy = np.array([_place(label, heads) for label in named])
     figure.add_scatter(
         x=at_xy[:, 0], y=at_xy[:, 1], mode="markers+text", text=[*named], name="parts",
         textposition="top center", showlegend=False, customdata=[*named],
-        marker={"size": 13, "color": [BLUE if each in words[0] else MUTED for each in named]},
+        marker={"size": 13, "color": [BLUE if label in words[0] else MUTED for label in named]},
         hovertemplate="<b>%{customdata}</b><extra></extra>",
     )  # fmt: skip
     style(figure, x_title="layer", y_title="head", height=520)

@@ -49,16 +49,16 @@ class KernelFolds(Analysis[QueryParams]):
 
     def answer(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         """Add the leave-one-group-out replicates; without groups, a single one of NaN."""
-        whole, without = self.jackknifed(statistics, params, progress)
-        kernel = whole.values["kernel"]
-        folds = np.stack([each.values["kernel"] for each in without] or [kernel * np.nan])
-        found = self.result(
+        full, without = self.jackknifed(statistics, params, progress)
+        kernel = full.values["kernel"]
+        folds = np.stack([replicate.values["kernel"] for replicate in without] or [kernel * np.nan])
+        result = self.result(
             params,
-            {**whole.values, "replicate": folds.astype(np.float32)},
-            whole.errors,
-            whole.biases,
+            {**full.values, "replicate": folds.astype(np.float32)},
+            full.errors,
+            full.biases,
         )
-        return replace(found, provenance=whole.provenance)
+        return replace(result, provenance=full.provenance)
 
 
 def _layer(statistics: Statistics, params: QueryParams, layer: int) -> dict[str, np.ndarray]:

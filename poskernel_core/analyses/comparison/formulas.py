@@ -56,19 +56,19 @@ def compared(
     plug_in = np.asarray(distance(left, right))
     if len(left_folds) == len(right_folds):
         without = distance(left_folds, right_folds)
-        whole, others = (
-            np.subtract(*common_offsets(*each))
-            for each in ((left, right), (left_folds, right_folds))
+        difference, others = (
+            np.subtract(*common_offsets(*pair))
+            for pair in ((left, right), (left_folds, right_folds))
         )
-        fitted = cross_fit(whole, [*map(signs, others)], without)
+        fitted = cross_fit(difference, [*map(signs, others)], without)
         error = jackknife(without)
         excess = np.where(error > 0, (plug_in - fitted) / 2, 0.0)
     else:
         ours, theirs = distance(left_folds, right[None]), distance(left[None], right_folds)
         error = np.asarray(np.hypot(jackknife(ours), jackknife(theirs)))
         excess = np.asarray(bias(plug_in, ours) + bias(plug_in, theirs))
-    found = estimate("distance", plug_in, excess, error, width, (0, 1))
-    numbers = (*found, error, excess, plug_in)
+    interval = estimate("distance", plug_in, excess, error, width, (0, 1))
+    numbers = (*interval, error, excess, plug_in)
     parts = ("values", "lows", "highs", "errors", "biases", "plug_ins")
     return {part: float(number) for part, number in zip(parts, numbers, strict=True)}
 

@@ -78,14 +78,14 @@ class HeadsBeside(Composition[HeadsBesideParams]):
         return left
 
     def compose(
-        self, found: Mapping[str, Result], run: RunSpec, params: HeadsBesideParams
+        self, results: Mapping[str, Result], run: RunSpec, params: HeadsBesideParams
     ) -> Result:
         pins = spec.pinned_heads(run, params.heads, params.query)
         tables = {}
         for first, pinned in _firsts(pins).items():
             own = {
-                name.split(":", 1)[1]: each
-                for name, each in found.items()
+                name.split(":", 1)[1]: result
+                for name, result in results.items()
                 if name.startswith(f"{first}:")
             }
             if own:
@@ -113,7 +113,7 @@ class HeadsBeside(Composition[HeadsBesideParams]):
                     if "value" in getattr(table, part):
                         array[at, place] = getattr(table, part)["value"][where]
                 rank[at, place] = table.values["rank"][where]
-                kinds = [each for each in table.texts["kinds"][where[0]].tolist() if each]
+                kinds = [kind for kind in table.texts["kinds"][where[0]].tolist() if kind]
                 code = value[at, place]
                 if kinds and code >= 0:
                     words[at, place] = kinds[int(code)]
@@ -184,15 +184,15 @@ class MeasureByDepth(Composition[MeasureByDepthParams]):
             raise BadRequest(f"{params.measure!r} is a kind and has no mean: choose a number.")
         geometry = spec.located_once(run.model.name, run.model.revision).geometry
         query = nearest_position(run, params.query)
-        asked = asked_with(question, run, geometry, query=query, skip=params.skip)
-        return {question.name: SubQuestion(question, run, asked)}
+        part_params = asked_with(question, run, geometry, query=query, skip=params.skip)
+        return {question.name: SubQuestion(question, run, part_params)}
 
     def compose(
-        self, found: Mapping[str, Result], run: RunSpec, params: MeasureByDepthParams
+        self, results: Mapping[str, Result], run: RunSpec, params: MeasureByDepthParams
     ) -> Result:
         _, declared = measure_called(params.measure, self.questions.values())
-        (whole,) = found.values()
-        one = one_a_head(declared, whole, query=nearest_position(run, params.query))
+        (measure_result,) = results.values()
+        one = one_a_head(declared, measure_result, query=nearest_position(run, params.query))
         numbers = one.values[declared.value].astype(float)
         numbers[~np.isfinite(numbers)] = np.nan
         count = np.isfinite(numbers).sum(axis=1)

@@ -109,7 +109,7 @@ class Pin:
 
 def read_pins(text: str) -> list[Pin]:
     """Parse comma-separated pins; duplicates are dropped."""
-    pins = list(dict.fromkeys(_read(each.strip()) for each in text.split(",") if each.strip()))
+    pins = list(dict.fromkeys(_read(part.strip()) for part in text.split(",") if part.strip()))
     if len(pins) > MAX_PINS:
         raise BadRequest(f"Expected up to {MAX_PINS} heads to compare, got {len(pins)}.")
     return pins
@@ -124,13 +124,13 @@ def _read(text: str) -> Pin:
     head, *settings = text.split(";")
     cell, *named = head.split("@")
     cell = cell.upper()
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         if len(text) > LONGEST or len(named) > 2 or not re.fullmatch(r"L\d{1,6}H\d{1,6}", cell):
             raise ValueError(text)
-        for each in settings:
-            name, value = each.split("=")
-            found[name] = SETTINGS[name][1](unquote(value))
+        for setting in settings:
+            name, value = setting.split("=")
+            fields[name] = SETTINGS[name][1](unquote(value))
     except (ValueError, KeyError, OverflowError) as error:
         raise BadRequest(
             "A pinned head is written L<layer>H<head>@model, with ;name=value for settings of its "
@@ -139,7 +139,7 @@ def _read(text: str) -> Pin:
     model, revision = (*map(unquote, named), "", "")[:2]
     if settings and not model:
         raise BadRequest(f"A pinned head with settings of a run needs a model; got {text[:60]!r}.")
-    return Pin(cell, model, revision or None, **found)
+    return Pin(cell, model, revision or None, **fields)
 
 
 def pinned_run(
@@ -184,4 +184,4 @@ def pinned_run(
 
 def nearest_position(run: RunSpec, query: int) -> int:
     """Return which of a run's recorded query positions is nearest to ``query``."""
-    return min(run.positions, key=lambda each: (abs(each - query), each))
+    return min(run.positions, key=lambda position: (abs(position - query), position))

@@ -76,11 +76,11 @@ def pinned_heads(run: RunSpec, heads: str, query: int) -> list[Pinned]:
     """Return the pinned heads with their runs."""
     if not (pins := read_pins(heads)):
         raise BadRequest("Expected heads to compare, such as 'L0H0,L0H1', got none.")
-    found = []
+    pinned = []
     for pin in pins:
         its = pinned_run(pin, run, located_once)
-        found.append(Pinned(pin, its, located_once(its.model.name, its.model.revision), query))
-    return found
+        pinned.append(Pinned(pin, its, located_once(its.model.name, its.model.revision), query))
+    return pinned
 
 
 @lru_cache(maxsize=64)
@@ -132,16 +132,18 @@ class HeadDistances(Composition[HeadDistancesParams]):
     def parts(self, run: RunSpec, params: HeadDistancesParams) -> Mapping[str, SubQuestion]:
         parts = {}
         for pinned in pinned_heads(run, params.heads, params.query):
-            asked = QueryParams(query=pinned.query, skip=params.skip)
-            KernelFolds().needs(pinned.run, asked)
-            parts[_part_name(pinned)] = SubQuestion(KernelFolds(), pinned.run, asked)
+            part_params = QueryParams(query=pinned.query, skip=params.skip)
+            KernelFolds().needs(pinned.run, part_params)
+            parts[_part_name(pinned)] = SubQuestion(KernelFolds(), pinned.run, part_params)
         return parts
 
     def compose(
-        self, found: Mapping[str, Result], run: RunSpec, params: HeadDistancesParams
+        self, results: Mapping[str, Result], run: RunSpec, params: HeadDistancesParams
     ) -> Result:
         pinned = pinned_heads(run, params.heads, params.query)
-        kernels = [found[_part_name(one)].select(layer=one.layer, head=one.head) for one in pinned]
+        kernels = [
+            results[_part_name(one)].select(layer=one.layer, head=one.head) for one in pinned
+        ]
         rows = [one.values["kernel"] for one in kernels]
         numbers = {name: np.zeros((len(rows), len(rows))) for name in NUMBERS}
         for i, j in zip(*np.tril_indices(len(rows), -1), strict=True):
@@ -163,9 +165,9 @@ class HeadDistances(Composition[HeadDistancesParams]):
             },
             {
                 "kernel": _padded([one.errors["kernel"] for one in kernels]),
-                "etc": np.array([jackknife(each) for each in without]),
+                "etc": np.array([jackknife(replicates) for replicates in without]),
             },
-            {"etc": np.array([bias(np.asarray(whole), each) for whole, each in both])},
+            {"etc": np.array([bias(np.asarray(full), replicates) for full, replicates in both])},
             beside={"distance": numbers},
             texts={"heads": [str(one.pin) for one in pinned]},
             provenance=told_together(
@@ -177,15 +179,17 @@ class HeadDistances(Composition[HeadDistancesParams]):
 def told_together(provenances: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Merge provenances: the first provenance, plus the run settings that differ."""
     first = provenances[0]
-    told = {
-        name: ", ".join(dict.fromkeys(str(each.get(name) or "main") for each in provenances))
+    settings = {
+        name: ", ".join(
+            dict.fromkeys(str(provenance.get(name) or "main") for provenance in provenances)
+        )
         for name in ("model", "model_title", "revision", "corpus", "context", "windows", "dtype")
-        if len({str(each.get(name)) for each in provenances}) > 1
+        if len({str(provenance.get(name)) for provenance in provenances}) > 1
     }
-    rounded = dict.fromkeys(each.get("quantisation") for each in provenances)
+    rounded = dict.fromkeys(provenance.get("quantisation") for provenance in provenances)
     if any(rounded):
-        told["quantisation"] = ", ".join(filter(None, rounded))
-    return first | told | errors_together(provenances)
+        settings["quantisation"] = ", ".join(filter(None, rounded))
+    return first | settings | errors_together(provenances)
 
 
 def _part_name(pinned: Pinned) -> str:

@@ -88,26 +88,26 @@ def _depth(result: Result) -> str:
     return f"The mean {measure} of a layer is largest in {large} and smallest in {small}."
 
 
-def pin_labels(found: Result) -> list[str]:
+def pin_labels(result: Result) -> list[str]:
     """Return the pins' labels, without models and settings if all share them."""
-    pins = [read_pins(text)[0] for text in found.words("heads")]
+    pins = [read_pins(text)[0] for text in result.words("heads")]
     settings = {(pin.model, pin.settings) for pin in pins}
     return [pin.cell if len(settings) == 1 else pin.label for pin in pins]
 
 
-def short_labels(found: Result) -> list[str]:
+def short_labels(result: Result) -> list[str]:
     """Return the heads' names, numbered where two are equal."""
-    cells = [read_pins(text)[0].cell for text in found.words("heads")]
+    cells = [read_pins(text)[0].cell for text in result.words("heads")]
     return [
         cell if cells.count(cell) == 1 else f"{cell} ({cells[: place + 1].count(cell)})"
         for place, cell in enumerate(cells)
     ]
 
 
-def distances_figure(found: Result) -> go.Figure:
+def distances_figure(result: Result) -> go.Figure:
     """Draw the distances between pinned heads as a square map, with errors written in."""
-    labels, long = short_labels(found), pin_labels(found)
-    gap, error = found.values["distance"], found.errors["distance"]
+    labels, long = short_labels(result), pin_labels(result)
+    gap, error = result.values["distance"], result.errors["distance"]
     figure = go.Figure().add_heatmap(
         z=gap,
         x=labels,
@@ -142,15 +142,15 @@ def distances_figure(found: Result) -> go.Figure:
     return figure.update_xaxes(showgrid=False, type="category")
 
 
-def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -> go.Figure:
+def kernels_figure(result: Result, *, log_x: bool = False, log_y: bool = False) -> go.Figure:
     """Draw the kernels of pinned heads over the offset, with bands of one standard error."""
     figure = go.Figure()
-    kernel, error = (np.atleast_2d(part["kernel"]) for part in (found.values, found.errors))
+    kernel, error = (np.atleast_2d(part["kernel"]) for part in (result.values, result.errors))
     offset = np.arange(kernel.shape[-1])
     labels = ["kernel"]
-    if found.axes["kernel"] == ("pin", "offset"):
-        places = found.values["position"].tolist()
-        labels = [f"{pin}, n = {n}" for pin, n in zip(pin_labels(found), places, strict=True)]
+    if result.axes["kernel"] == ("pin", "offset"):
+        places = result.values["position"].tolist()
+        labels = [f"{pin}, n = {n}" for pin, n in zip(pin_labels(result), places, strict=True)]
     rows = dict(zip(labels, zip(kernel, error, strict=True), strict=True))
     looks = [look(place) for place in range(len(rows))]
     add_by_offset(figure, offset, rows, looks, log_x=log_x, floor=FLOOR if log_y else None)
@@ -170,31 +170,31 @@ def kernels_figure(found: Result, *, log_x: bool = False, log_y: bool = False) -
     return legend_under_title(figure)
 
 
-def depth_figure(found: Sequence[Result], names: Sequence[str]) -> go.Figure:
+def depth_figure(results: Sequence[Result], names: Sequence[str]) -> go.Figure:
     """Draw a measure's mean over the heads of each layer against depth, for several models.
 
     Dotted lines show the smallest and the largest value of a layer's heads.
     """
     figure = go.Figure()
-    for place, (one, name) in enumerate(zip(found, names, strict=True)):
-        shown = look(place)
+    for place, (one, name) in enumerate(zip(results, names, strict=True)):
+        line_look = look(place)
         depth = one.values["depth"]
         for edge in ("smallest", "largest"):
             figure.add_scatter(
                 x=depth,
                 y=one.values[edge],
                 mode="lines",
-                line={"color": shown.colour, "width": 0.8, "dash": "dot"},
+                line={"color": line_look.colour, "width": 0.8, "dash": "dot"},
                 name=f"{name}: {edge} head",
                 legendgroup=name,
                 showlegend=False,
                 hovertemplate=f"<b>{name}</b>, {edge} head<br>%{{y:.4g}}<extra></extra>",
             )
         add_curve(
-            figure, depth, one.values["mean"], None, name=name, look=shown,
+            figure, depth, one.values["mean"], None, name=name, look=line_look,
             where="depth %{x:.2f}, mean over heads",
         )  # fmt: skip
-    first = found[0]
+    first = results[0]
     style(
         figure,
         x_title="depth: layer over the last layer's number",
@@ -239,7 +239,7 @@ VIEWS: Views = {
         View("mean [layer]", says=_depth),
         View(
             "mean smallest largest depth [layer]",
-            lambda found: depth_figure([found], [found.model_title]),
+            lambda result: depth_figure([result], [result.model_title]),
             reading="The mean of the measure over the heads of each layer, from the first layer "
             "(0) to the last (1). Thin lines: the smallest and the largest value in each layer.",
         ),

@@ -75,7 +75,7 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
         return
     at = tuple(places.T)
     symbol, colour = GROUP_LOOKS[code % len(GROUP_LOOKS)]
-    shown = np.maximum(spread[at], floor)
+    drawn = np.maximum(spread[at], floor)
     bars = np.nan_to_num(np.abs(error[at]))
     text = [
         f"<b>{head_name(*place)}</b>, {label}<br>ETC {etc[place]:.4g}<br>CV "
@@ -85,7 +85,7 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
     ]
     figure.add_scatter(
         x=etc[at],
-        y=shown,
+        y=drawn,
         mode="markers",
         name=label,
         text=text,
@@ -99,7 +99,7 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
         },
         error_y={
             "array": bars,
-            "arrayminus": np.minimum(bars, 0.95 * shown),
+            "arrayminus": np.minimum(bars, 0.95 * drawn),
             "symmetric": False,
             "thickness": 1.2,
             "width": 0,
@@ -108,24 +108,24 @@ def _add_group(figure: go.Figure, heads: Result, code: int, label: str, floor: f
     )
 
 
-def variation(found: Result) -> go.Figure:
+def variation(result: Result) -> go.Figure:
     """Draw one head's CV of the softmax denominator over windows, observed and predicted."""
-    figure, query = go.Figure(), found.coordinates["query"]
+    figure, query = go.Figure(), result.coordinates["query"]
     add_curve(
         figure,
         query,
-        found.values["denominator_cv"],
-        found.errors["denominator_cv"],
+        result.values["denominator_cv"],
+        result.errors["denominator_cv"],
         name="observed ± 1 s.e.",
         look=Look(BLUE),
         where="position %{x}",
     )
     figure.add_scatter(
         x=query,
-        y=found.values["predicted_cv"],
+        y=result.values["predicted_cv"],
         mode="lines+markers",
         name="predicted for independent content",
-        customdata=found.values["etc"],
+        customdata=result.values["etc"],
         line={"color": VERMILLION, "width": 2.2, "dash": "dash"},
         marker={"color": VERMILLION, "symbol": "square", "size": 6},
         hovertemplate="<b>predicted</b>, position %{x}<br>%{y:.3g}"
@@ -137,9 +137,9 @@ def variation(found: Result) -> go.Figure:
     return legend_under_title(figure)
 
 
-def denominators(found: Result, log_y: bool = False) -> go.Figure:
+def denominators(result: Result, log_y: bool = False) -> go.Figure:
     """Draw one head's denominator in every window, the mean, and each own text in a colour."""
-    values, query = found.values["denominator"], found.coordinates["query"]
+    values, query = result.values["denominator"], result.coordinates["query"]
     ends = np.full((len(values), 1), np.nan)  # a gap between one text and the next
     figure = go.Figure().add_scatter(
         x=np.tile(np.append(query, query[-1]), len(values)),
@@ -150,13 +150,13 @@ def denominators(found: Result, log_y: bool = False) -> go.Figure:
         customdata=np.repeat(np.arange(len(values)), len(query) + 1),
         hovertemplate="window %{customdata}, position %{x}<br>%{y:.3g}<extra></extra>",
     )
-    own = found.values.get("own_denominator", np.empty((0, len(query))))
+    own = result.values.get("own_denominator", np.empty((0, len(query))))
     span = log_span(np.vstack([values, own]))
     add_curve(
         figure,
         query,
-        found.values["mean"],
-        found.errors["mean"],
+        result.values["mean"],
+        result.errors["mean"],
         name="mean ± 1 s.e.",
         look=Look(BLUE),
         where="position %{x}",
@@ -164,7 +164,7 @@ def denominators(found: Result, log_y: bool = False) -> go.Figure:
     )
     figure.data[-1].line.width = 4
     for index, one in enumerate(own):
-        title = html.escape(found.texts["own_texts"][index], quote=False)
+        title = html.escape(result.texts["own_texts"][index], quote=False)
         colour = CATEGORICAL[1 + index % 5]  # blue is the mean's
         figure.add_scatter(
             x=query,
@@ -194,7 +194,7 @@ def at_distances(result: Result) -> go.Figure:
         looks=(Look(BLUE), Look(MUTED, "dot", "circle-open")),
         band=False,
     )
-    figure.update_xaxes(type="log", tickvals=distance, ticktext=[f"{each}" for each in distance])
+    figure.update_xaxes(type="log", tickvals=distance, ticktext=[f"{tick}" for tick in distance])
     return figure.update_yaxes(rangemode="tozero")
 
 

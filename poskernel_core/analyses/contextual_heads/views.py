@@ -38,7 +38,7 @@ NEAR = 10
 
 
 def _head(result: Result) -> str:
-    return told(result, (each for each in contextual(Head(result)) if each.passes == "yes"))
+    return told(result, (claim for claim in contextual(Head(result)) if claim.passes == "yes"))
 
 
 def _duplicates(result: Result) -> str:
@@ -90,8 +90,8 @@ def contextual(head: Head) -> Iterator[Claim]:
 
 
 def _contextual(result: Result) -> str:
-    found = _contextual_heads(result)
-    count, beside = found.count, found.beside
+    contextual_heads = _contextual_heads(result)
+    count, beside = contextual_heads.count, contextual_heads.beside
     heads = int(np.isfinite(result.values["denominator_cv"]).sum())
     if not count:
         return ""

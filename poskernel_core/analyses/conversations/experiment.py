@@ -67,9 +67,9 @@ def attention_by_class(subject: ExperimentContext, params: ConversationParams) -
     tokens: list[int] = []
     classes: list[int] = []
     rendered = None
-    for done, each in enumerate(turns):
+    for done, conversation in enumerate(turns):
         subject.progress(done, len(turns))
-        rendered = render(located, each, params.date)
+        rendered = render(located, conversation, params.date)
         tokens, classes = classified(tokenizer, rendered)
         if one and len(tokens) > run.context:
             raise BadRequest(
@@ -89,8 +89,8 @@ def attention_by_class(subject: ExperimentContext, params: ConversationParams) -
     subject.progress(len(turns), len(turns))
     texts: dict[str, Any] = {"query_classes": list(QUERY_CLASSES), "key_classes": list(KEY_CLASSES)}
     if one and rendered is not None:
-        texts |= {"written": rendered.text, "classes": [KEY_CLASSES[each] for each in classes]}
-    found = Conversations.estimated(
+        texts |= {"written": rendered.text, "classes": [KEY_CLASSES[code] for code in classes]}
+    result = Conversations.estimated(
         subject,
         params,
         replicated(shares, *sums),
@@ -99,7 +99,7 @@ def attention_by_class(subject: ExperimentContext, params: ConversationParams) -
         | ({"errors": "conversations"} if len(turns) > 1 else {}),
         texts=texts,
     )
-    return found.with_text(TOKENS, subject.decode(tokens)) if one else found
+    return result.with_text(TOKENS, subject.decode(tokens)) if one else result
 
 
 def classified(tokenizer: Tokenizer, rendered: Rendered) -> tuple[list[int], list[int]]:

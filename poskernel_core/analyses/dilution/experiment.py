@@ -54,13 +54,15 @@ class _Seen(Observer):
 
     def kernels(self, kept: np.ndarray) -> np.ndarray:
         """Return the kernels ``[layer, head, offset]`` of the texts that are kept."""
-        ends, found = self.ends, []
+        ends, layer_kernels = self.ends, []
         first, at = self.length - ends.span, self.length - 1 - ends.back
         for layer, rule in sorted(self.rules.items()):
             means = self.keys[layer].numpy()[: len(kept)][kept[:GROUPS]].sum(axis=0) / kept.sum()
             queries = torch.stack(self.queries[layer], dim=1).numpy()[:, kept]
-            found.append(formulas.offset_kernel(queries, means, at, first, ends.offsets, rule))
-        return np.stack(found)
+            layer_kernels.append(
+                formulas.offset_kernel(queries, means, at, first, ends.offsets, rule)
+            )
+        return np.stack(layer_kernels)
 
 
 def longer_contexts(subject: ExperimentContext, params: longer.LongerContextsParams) -> Result:
@@ -106,16 +108,16 @@ def longer_contexts(subject: ExperimentContext, params: longer.LongerContextsPar
 
 
 def _scalings(subject: ExperimentContext, text: Tokens, left_out: list[str]) -> list[Scaling]:
-    found: list[Scaling] = ["own"]
+    scalings: list[Scaling] = ["own"]
     scaled: tuple[Scaling, ...] = ("linear", "YaRN")
     for scaling in scaled if subject.model.geometry.scheme == "rotary" else ():
         try:
             edit = ScaledRotation(scaling, longer.FACTORS[1], text.shape[1])
             subject.model.run(torch.from_numpy(text), edit, until=0)
-            found.append(scaling)
+            scalings.append(scaling)
         except (NotInModel, UnsupportedModel) as error:
             left_out.append(f"{scaling}: {error}")
-    return found
+    return scalings
 
 
 def _result(
@@ -129,11 +131,11 @@ def _result(
 ) -> Result:
     scalings, factors = runs
     start, tail = int(subject.start_token), int(ends.back[0]) + 1
-    shown = np.unique(np.geomspace(1, ends.offsets, SHOWN).round().astype(np.int64)) - 1
+    drawn = np.unique(np.geomspace(1, ends.offsets, SHOWN).round().astype(np.int64)) - 1
 
     def numbers(out: int) -> Numbers:
-        each = [np.stack([kernels[one, f][out] for f in factors], axis=2) for one in scalings]
-        kernel = np.stack(each, axis=2)  # [layer, head, scaling, factor, offset]
+        by_scaling = [np.stack([kernels[one, f][out] for f in factors], axis=2) for one in scalings]
+        kernel = np.stack(by_scaling, axis=2)  # [layer, head, scaling, factor, offset]
         first = np.broadcast_to(kernel[:, :, :1, :1], kernel.shape)
         distance, gap = total_variation(kernel, first), kernel - first
         kept = signs(gap) if out else gap
@@ -142,7 +144,7 @@ def _result(
             "longest_distance": distance[:, :, 0, -1],
             f"distance{GAP}": kept,
             f"longest_distance{GAP}": kept[:, :, 0, -1],
-            "kernel": kernel[..., shown],
+            "kernel": kernel[..., drawn],
         }
 
     texts, body = loss["own", 1].shape
@@ -163,7 +165,7 @@ def _result(
         (numbers(out) | one for out, one in enumerate(losses_kept)),
         coordinates={
             "factor": np.array(factors),
-            "offset": shown,
+            "offset": drawn,
             "position": start - 1 + np.cumsum(sizes),
         },
         texts={"scaling": list(scalings)},

@@ -94,5 +94,5 @@ def long_texts(windows: Int[np.ndarray, "text pos"], first: int, most: int) -> n
 
 def in_parts(loss: Float[np.ndarray, "text pos"], lengths: int, parts: int) -> np.ndarray:
     """Return the means ``[text, part]`` over ``parts`` parts of each of ``lengths`` lengths."""
-    each = np.array_split(loss.reshape(len(loss), lengths, -1), parts, axis=2)
-    return np.stack([np.nanmean(part, axis=2) for part in each], axis=2).reshape(len(loss), -1)
+    pieces = np.array_split(loss.reshape(len(loss), lengths, -1), parts, axis=2)
+    return np.stack([np.nanmean(part, axis=2) for part in pieces], axis=2).reshape(len(loss), -1)

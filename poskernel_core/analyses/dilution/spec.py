@@ -95,7 +95,9 @@ class Dilution(Analysis[DilutionParams]):
         return self.result(
             params,
             values,
-            texts={"no_slope": ["" if each and reason == NO_SLOPE else reason for each in varies]},
+            texts={
+                "no_slope": ["" if varying and reason == NO_SLOPE else reason for varying in varies]
+            },
             coordinates={"query": positions},
             provenance={"query_range": positions[[0, -1]].tolist()},
         )

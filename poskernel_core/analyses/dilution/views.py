@@ -127,8 +127,8 @@ def dilution_figure(head: Result) -> go.Figure:
         if np.isfinite(slope):
             away = np.log(keys[part]) - np.log(keys[part]).mean()
             line = np.exp(np.log(etc[part]).mean() + slope * away)
-            told = f"{label} {number_of(head, name)}"
-            add_curve(figure, keys[part], line, None, name=told, look=look, where="%{x:.0f} keys")
+            text = f"{label} {number_of(head, name)}"
+            add_curve(figure, keys[part], line, None, name=text, look=look, where="%{x:.0f} keys")
     add_curve(figure, keys, etc, error, name="ETC ± 1 s.e.", look=Look(BLUE),
               where="%{x:.0f} visible keys", band=False)  # fmt: skip
     figure.update_traces(mode="lines", selector=lambda trace: trace.name != "ETC ± 1 s.e.")
@@ -142,11 +142,11 @@ def dilution_figure(head: Result) -> go.Figure:
 def kernels_figure(head: Result) -> go.Figure:
     """Draw a head's kernels by offset: own angles in all contexts, scaled ones in the longest."""
     factors, last = head.coordinates["factor"].tolist(), len(head.coordinates["factor"]) - 1
-    shown = [(0, place) for place in range(last + 1)]
-    shown += [(scaling, last) for scaling in range(1, len(head.words("scaling")))]
+    drawn = [(0, place) for place in range(last + 1)]
+    drawn += [(scaling, last) for scaling in range(1, len(head.words("scaling")))]
     names = head.words("scaling")
     kernel, error = (part["kernel"] for part in (head.values, head.errors))
-    rows = {f"{names[i]} angles, {factors[j]} ×": (kernel[i, j], error[i, j]) for i, j in shown}
+    rows = {f"{names[i]} angles, {factors[j]} ×": (kernel[i, j], error[i, j]) for i, j in drawn}
     offset = head.coordinates["offset"]
     looks = [Look(BLUE, dash) for dash in ("solid", "dash", "dot")[: last + 1]]
     figure = curves(
@@ -162,21 +162,23 @@ def kernels_figure(head: Result) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero")
 
 
-def ranking(found: Result) -> list[tuple[int, int]]:
+def ranking(result: Result) -> list[tuple[int, int]]:
     """Return the heads whose kernels change most in the longest context, whatever the angles."""
-    distance = np.nan_to_num(found.values["distance"][..., -1].max(axis=2), nan=-1.0)
+    distance = np.nan_to_num(result.values["distance"][..., -1].max(axis=2), nan=-1.0)
     order = np.argsort(-distance, axis=None, kind="stable")[:FIRST]
     every = [divmod(place, distance.shape[1]) for place in order.tolist()]
     return [cell for cell in every if distance[cell] >= 0]
 
 
-def ranking_figure(found: Result) -> go.Figure:
+def ranking_figure(result: Result) -> go.Figure:
     """Draw the heads whose kernels change most in the longest context, with each scaling."""
-    cells, figure = ranking(found), go.Figure()
-    for place, (name, look) in enumerate(zip(found.words("scaling"), (OWN, *SCALED), strict=False)):
+    cells, figure = ranking(result), go.Figure()
+    for place, (name, look) in enumerate(
+        zip(result.words("scaling"), (OWN, *SCALED), strict=False)
+    ):
         mean, error = (
             [float(part["distance"][(*cell, place, -1)]) for cell in cells]
-            for part in (found.values, found.errors)
+            for part in (result.values, result.errors)
         )
         figure.add_bar(
             x=mean,
@@ -192,14 +194,14 @@ def ranking_figure(found: Result) -> go.Figure:
     return legend_under_title(figure)
 
 
-def loss_figure(found: Result) -> go.Figure:
+def loss_figure(result: Result) -> go.Figure:
     """Draw the loss by position in the longest context, with each scaling."""
-    loss, error = (part["loss"][:, -1] for part in (found.values, found.errors))
+    loss, error = (part["loss"][:, -1] for part in (result.values, result.errors))
     rows = {
         f"{name} angles": (loss[place], error[place])
-        for place, name in enumerate(found.words("scaling"))
+        for place, name in enumerate(result.words("scaling"))
     }
-    position = found.coordinates["position"]
+    position = result.coordinates["position"]
     figure = curves(
         position,
         rows,
@@ -208,7 +210,7 @@ def loss_figure(found: Result) -> go.Figure:
         where="up to position %{x}",
         looks=[OWN, *SCALED],
     )
-    length = float(found.params["length"])
+    length = float(result.params["length"])
     figure.add_vline(length, line={"color": MUTED, "width": 1, "dash": "dot"})
     figure.add_annotation(
         x=length, y=1, yref="paper", text="length", showarrow=False, xanchor="left", xshift=4

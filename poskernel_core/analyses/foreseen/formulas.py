@@ -70,11 +70,11 @@ def first_reaching(
 
     ``at`` are the curve's arguments; NaN where the curve is NaN.
     """
-    curve, at = (np.insert(np.broadcast_to(each, curve.shape), 0, 0, -1) for each in (curve, at))
+    curve, at = (np.insert(np.broadcast_to(array, curve.shape), 0, 0, -1) for array in (curve, at))
     after = (curve >= ENOUGH).argmax(axis=-1)[..., None]
     x, y, right, upper = (
-        np.take_along_axis(each, place, axis=-1)[..., 0]
+        np.take_along_axis(array, place, axis=-1)[..., 0]
         for place in (after - 1, after)
-        for each in (at, curve)
+        for array in (at, curve)
     )
     return np.asarray(x + (right - x) * (ENOUGH - y) / (upper - y))

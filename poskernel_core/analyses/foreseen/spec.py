@@ -102,18 +102,18 @@ class ForeseenAttention(Analysis[QueryParams]):
 
     def answer(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         """Compute the result; variances from the two halves add up, and nothing is corrected."""
-        whole, without = self.jackknifed(statistics, params, progress)
+        full, without = self.jackknifed(statistics, params, progress)
         one, other = (
-            errors_and_biases(self.values, whole.values, [each.values for each in half])[0]
+            errors_and_biases(self.values, full.values, [replicate.values for replicate in half])[0]
             for half in (without[::2], without[1::2])
         )
-        jumps = {each.name for each in self.values if each.kind == "range"}
+        jumps = {value.name for value in self.values if value.kind == "range"}
         errors = {
-            name: whole.errors[name] if name in jumps else np.hypot(error, other[name])
+            name: full.errors[name] if name in jumps else np.hypot(error, other[name])
             for name, error in one.items()
         }
-        biases = {name: each for name, each in whole.biases.items() if name in jumps}
-        return self.shown(replace(whole, errors=errors, biases=biases))
+        biases = {name: array for name, array in full.biases.items() if name in jumps}
+        return self.shown(replace(full, errors=errors, biases=biases))
 
     def compute(self, statistics: Statistics, params: QueryParams, progress: Progress) -> Result:
         view = statistics["main"]
@@ -122,15 +122,15 @@ class ForeseenAttention(Analysis[QueryParams]):
         if all(half.kept for half in halves(view)):
             one = partial(_layer, view, params, budgets)
             values = self.of_layers(statistics, progress, one)
-            for each in values.values():
-                each[list(view.header.reasons)] = np.nan  # layers without heads
+            for array in values.values():
+                array[list(view.header.reasons)] = np.nan  # layers without heads
         else:
             header = view.header
             sizes = {"layer": header.n_layers, "head": header.n_heads}
             sizes |= {"way": len(WAYS), "budget": len(budgets)}
             values = {
-                each.name: np.full([sizes[axis] for axis in each.axes], np.nan)
-                for each in self.values
+                value.name: np.full([sizes[axis] for axis in value.axes], np.nan)
+                for value in self.values
             }
         return self.result(
             params, values, coordinates={"budget": budgets}, texts={"ways": list(WAYS)}
@@ -142,8 +142,10 @@ def _layer(
 ) -> dict[str, np.ndarray]:
     one, other = halves(view)
     ways = ((one, other), (other, one))
-    found = [_across(*each, params, budgets, layer) for each in ways]
-    curve, kept_keys, kept_captured = (np.mean(each, axis=0) for each in zip(*found, strict=True))
+    outcomes = [_across(*way, params, budgets, layer) for way in ways]
+    curve, kept_keys, kept_captured = (
+        np.mean(arrays, axis=0) for arrays in zip(*outcomes, strict=True)
+    )
     visible = curve.shape[-1]
     counts = 1.0 + np.arange(visible)
     shares = {b: curve[..., min(b, visible) - 1] for b in HEADLINES}

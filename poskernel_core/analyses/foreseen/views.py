@@ -66,14 +66,14 @@ def compared(head: Head) -> Iterator[Claim]:
 def foreseen(head: Head) -> Iterator[Claim]:
     """Yield what few keys capture, if it is more than half of the attention."""
     if head.number("visible_keys").value >= 2 * 32:
-        yield from (each for each in compared(head) if each.number.passes(HALF) == "yes")
+        yield from (claim for claim in compared(head) if claim.number.passes(HALF) == "yes")
 
 
 def _heads(result: Result) -> str:
     value = result.values["gain_32"]
     sure = discovered(result, Condition("gain_32", 0, "apart")).sure
     better, worse, known = (
-        int(each.sum()) for each in (sure & (value > 0), sure & (value < 0), np.isfinite(value))
+        int(mask.sum()) for mask in (sure & (value > 0), sure & (value < 0), np.isfinite(value))
     )
     if not better + worse:
         return ""

@@ -29,12 +29,12 @@ def rank_range(value: PerHead, low: PerHead, high: PerHead) -> tuple[PerHead, Pe
     nothing = np.full_like(value, np.nan)
     if value.size > MANY:
         return nothing, nothing
-    number, down, up = (each.ravel() for each in (value, value - low, high - value))
+    number, down, up = (array.ravel() for array in (value, value - low, high - value))
     with np.errstate(invalid="ignore"):
         above = number[:, None] - number > np.hypot(down[:, None], up)
-    told = np.isfinite(low + high)
+    known = np.isfinite(low + high)
     ends = 1 + above.sum(axis=0), np.isfinite(number).sum() - above.sum(axis=1)
-    first, last = (np.where(told, end.reshape(value.shape), np.nan) for end in ends)
+    first, last = (np.where(known, end.reshape(value.shape), np.nan) for end in ends)
     return first, last
 
 
@@ -106,20 +106,20 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
             if why_not(run.model.name, located.config, question.uses) is not None:
                 continue
             try:
-                asked = asked_with(
+                part_params = asked_with(
                     question, run, located.geometry, query=params.query, skip=params.skip
                 )
-                question.needs(question.canonical(run, asked), asked)
+                question.needs(question.canonical(run, part_params), part_params)
             except BadRequest:
                 continue
-            parts[question.name] = SubQuestion(question, run, asked)
+            parts[question.name] = SubQuestion(question, run, part_params)
         return parts
 
     def compose(
-        self, found: Mapping[str, Result], run: RunSpec, params: HeadMeasuresParams
+        self, results: Mapping[str, Result], run: RunSpec, params: HeadMeasuresParams
     ) -> Result:
         geometry = catalog.locate(run.model.name, run.model.revision).geometry
-        columns = list(self._columns(found, geometry, params))
+        columns = list(self._columns(results, geometry, params))
         named = [(one, declared.value) for _, declared, one in columns]
         kinds = [one.labels.get(name, ()) for one, name in named]
         longest = max(1, *map(len, kinds))
@@ -149,7 +149,7 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
                 "named": [name for _, name in named],
                 "kinds": [[*labels, *[""] * (longest - len(labels))] for labels in kinds],
             },
-            provenance=next(iter(found.values())).provenance
+            provenance=next(iter(results.values())).provenance
             | errors_together(
                 {"errors": question.error_counts} | one.provenance
                 for question, _, one in columns
@@ -158,9 +158,9 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
         )
 
     def _columns(
-        self, found: Mapping[str, Result], geometry: Any, params: HeadMeasuresParams
+        self, results: Mapping[str, Result], geometry: Any, params: HeadMeasuresParams
     ) -> Iterator[tuple[Question[Any], HeadMeasure, Result]]:
-        for name, result in found.items():
+        for name, result in results.items():
             question = self.questions[name]
             for declared in question.measures:
                 if fits(question, declared, geometry):

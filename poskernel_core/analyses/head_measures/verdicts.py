@@ -92,11 +92,11 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         return parts
 
     def compose(
-        self, found: Mapping[str, Result], run: RunSpec, params: HeadVerdictsParams
+        self, results: Mapping[str, Result], run: RunSpec, params: HeadVerdictsParams
     ) -> Result:
-        table = HeadMeasures().compose(found, run, _all_of(params))
-        known = {name: _at(result, params.query) for name, result in found.items()}
-        gone = next(iter(found.values())).provenance.get("layers_without_heads", {})
+        table = HeadMeasures().compose(results, run, _all_of(params))
+        known = {name: _at(result, params.query) for name, result in results.items()}
+        gone = next(iter(results.values())).provenance.get("layers_without_heads", {})
         layers, heads = table.values["value"].shape[1:]
         readings = [[read(known, layer, head) for head in range(heads)] for layer in range(layers)]
         rest = [[reading.rest() for reading in row] for row in readings]
@@ -130,7 +130,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
                     name: [[[line[place] for line in lines] for lines in row] for row in padded]
                     for place, name in enumerate(("claim_question", "claim"))
                 },
-                "unknown": [self.questions[name].title for name in every if name not in found],
+                "unknown": [self.questions[name].title for name in every if name not in results],
             },
             provenance=table.provenance,
         )

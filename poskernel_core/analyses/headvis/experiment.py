@@ -49,14 +49,14 @@ class Largest(Observer):
         self.largest[block.layer] = here if first == 0 or before is None else before.maximum(here)
         if not self._keep_top:
             return
-        found = rows.topk(min(TOP, rows.shape[-1]), dim=-1)
+        top = rows.topk(min(TOP, rows.shape[-1]), dim=-1)
         shape = (*rows.shape[:2], self._context, TOP)
         if first == 0:
-            self.top[block.layer] = rows.new_zeros(shape), found.indices.new_zeros(shape)
+            self.top[block.layer] = rows.new_zeros(shape), top.indices.new_zeros(shape)
         values, keys = self.top[block.layer]
-        stop, ranks = first + rows.shape[2], found.values.shape[-1]
-        values[:, :, first:stop, :ranks] = found.values
-        keys[:, :, first:stop, :ranks] = (found.indices + block.first_key) * (found.values > 0)
+        stop, ranks = first + rows.shape[2], top.values.shape[-1]
+        values[:, :, first:stop, :ranks] = top.values
+        keys[:, :, first:stop, :ranks] = (top.indices + block.first_key) * (top.values > 0)
 
 
 class Kept:
@@ -95,7 +95,7 @@ class Kept:
                 continue
             at = layer, head, place
             self.number[at], self.interval[at], self.largest[at] = number, interval + 1, value
-            attention, keys = (each[head].cpu().numpy() for each in top)
+            attention, keys = (tensor[head].cpu().numpy() for tensor in top)
             self.key[at], self.attention[at] = keys, attention
 
     def _place(self, layer: int, head: int, interval: int, value: float) -> int | None:
@@ -143,7 +143,7 @@ def head_examples(subject: ExperimentContext, params: HeadExamplesParams) -> Res
     return HeadExamples.estimated(
         subject,
         params,
-        replicated(lambda found: {"mean_max_activation": found}, mean),
+        replicated(lambda average: {"mean_max_activation": average}, mean),
         {
             "interval": kept.interval,
             "example_text": kept.number,

@@ -63,12 +63,12 @@ class HeadVisMetrics(Analysis[Params]):
 
     def compute(self, statistics: Statistics, params: Params, progress: Progress) -> Result:
         view = statistics["main"]
-        found = metrics(
+        arrays = metrics(
             stacked(view, "headvis"), stacked(view, "headvis_repeats"), view.header.context
         )
         progress(1, 1)
         return self.result(
-            params, {value.name: one for value, one in zip(self.values, found, strict=True)}
+            params, {value.name: one for value, one in zip(self.values, arrays, strict=True)}
         )
 
 

@@ -83,14 +83,14 @@ def _config(
 ) -> dict[str, Any]:
     run = metrics.provenance
     model, _, corpus = folder_of(metrics)
-    layers, each = metrics.values["qk_distance"].shape
+    layers, heads_per_layer = metrics.values["qk_distance"].shape
     return {
         "model_name": run["model"],
         "np_model_id": model,
         "dataset_name": run["corpus"],
         "heads": [list(head) for head in heads],
         "n_layers": layers,
-        "n_heads": each,
+        "n_heads": heads_per_layer,
         "n_intervals": examples.params["intervals"],
         "metrics": list(described),
         "metric_descriptions": described,
@@ -167,7 +167,7 @@ def _sequences(examples: Result, layer: int, head: int) -> Iterator[dict[str, An
             "tokens": [str(words[token]) for token in examples.values["token"][rows[number]]],
             "attention_indices": flat[kept][by_index].tolist(),
             "attention_values": [
-                round(float(each), DECIMALS) for each in attention[kept][by_index]
+                round(float(weight), DECIMALS) for weight in attention[kept][by_index]
             ],
             "seq_len": length,
             "max_activation": _rounded(values["max_activation"][place]),
@@ -181,12 +181,12 @@ def _pairs(texts: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int, i
 
 
 def _distances(texts: list[dict[str, Any]]) -> dict[str, Any]:
-    found = [0.0] * (len(DISTANCES) - 1)
+    bins = [0.0] * (len(DISTANCES) - 1)
     for _, query, key, value in _pairs(texts):
         place = bisect_right(DISTANCES, query - key) - 1
-        if place < len(found):
-            found[place] += value
-    return {"bin_edges": [*DISTANCES], "bin_values": [round(each, DECIMALS) for each in found]}
+        if place < len(bins):
+            bins[place] += value
+    return {"bin_edges": [*DISTANCES], "bin_values": [round(total, DECIMALS) for total in bins]}
 
 
 def _top_tokens(texts: list[dict[str, Any]], side: int) -> list[dict[str, Any]]:

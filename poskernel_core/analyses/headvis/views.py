@@ -84,10 +84,10 @@ def _table(head: Result) -> go.Figure:
     """Draw the examples as a table."""
     examples = sharpest(head)
     columns = {
-        "attention": [f"{each.attention:.3f}" for each in examples],
-        "from": ["{}[{}]{}".format(*each.around(each.query)) for each in examples],
-        "to": ["{}[{}]{}".format(*each.around(each.key)) for each in examples],
-        "tokens back": [str(each.query - each.key) for each in examples],
+        "attention": [f"{example.attention:.3f}" for example in examples],
+        "from": ["{}[{}]{}".format(*example.around(example.query)) for example in examples],
+        "to": ["{}[{}]{}".format(*example.around(example.key)) for example in examples],
+        "tokens back": [str(example.query - example.key) for example in examples],
     }
     table = go.Table(
         columnwidth=[2, 6, 6, 2],

@@ -51,16 +51,16 @@ def positions_figure(
     """
     values, positions = layer.values, layer.coordinates["pos"]
     span = span or (int(positions[0]), int(positions[-1]))
-    shown = (positions >= span[0]) & (positions <= span[1])
+    drawn = (positions >= span[0]) & (positions <= span[1])
     name, beside = OVERLAYS[overlay]
-    points, at = values[name][shown], positions[shown]
+    points, at = values[name][drawn], positions[drawn]
     label, own = f"before layer {layer.chosen['layer']}", overlay in OWN_AXES
     figure, every = go.Figure(), [points]
     if beside is None:
         figure.add_trace(coloured_curve(points, at, label))
     else:
         source = layer if first is None or beside != "projection" else first
-        every.append(source.values[beside][shown])
+        every.append(source.values[beside][drawn])
         figure.add_trace(plain_curve(every[1], at, first_name(layer), BLUE, thin=True))
         figure.add_trace(plain_curve(points, at, label, VERMILLION, thin=False))
     groups = _groups(layer, span, group) if own else None
@@ -187,9 +187,9 @@ def tangents_figure(head: Result, reach: int = BAND) -> go.Figure:
     own mean over the band. The radial part and the rest are hidden until their names in the legend
     are clicked, unless they vary more than the tangent part does.
     """
-    shown = np.abs(head.coordinates["band"]) <= reach
-    offsets = head.coordinates["band"][shown]
-    values = {name: value[shown] for name, value in head.values.items() if value.ndim}
+    drawn = np.abs(head.coordinates["band"]) <= reach
+    offsets = head.coordinates["band"][drawn]
+    values = {name: value[drawn] for name, value in head.values.items() if value.ndim}
     rest = values["rest"] + values["third_part"]
     parts = (
         ("third direction and rest", rest, PURPLE, "dot", "triangle-up"),

@@ -75,9 +75,9 @@ def component_titles(shares: Shares | None) -> list[str]:
     return [f"component {axis} ({100 * share:.2g} %)" for axis, share in enumerate(shares, start=1)]
 
 
-def scene(figure: go.Figure, titles: list[str], shown: Float[np.ndarray, "point 3"]) -> go.Figure:
+def scene(figure: go.Figure, titles: list[str], points: Float[np.ndarray, "point 3"]) -> go.Figure:
     """Draw plain axes around all `shown` points, to scale; redrawing keeps the reader's camera."""
-    low, high = np.nanmin(shown, axis=0), np.nanmax(shown, axis=0)
+    low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
     sides = np.where(high > low, high - low, 1.0)
     ratio = np.maximum(sides / sides.max(), _THIN)
     ratio *= min(1.4, 1.8 / float(np.linalg.norm(ratio)))

@@ -120,13 +120,15 @@ class Helix(Analysis[HelixParams]):
         own: list[dict[str, np.ndarray]] = []
         axes: list[tuple[np.ndarray, np.ndarray]] = []
         for layer in range(layers):
-            found = _layer(view.layer(layer), first, own, params, int(view.header.start_token))
-            axes.append((found.pop("axes"), _position_axes(view, layer, params.subspace, start)))
-            own.append(found)
+            arrays = _layer(view.layer(layer), first, own, params, int(view.header.start_token))
+            axes.append((arrays.pop("axes"), _position_axes(view, layer, params.subspace, start)))
+            own.append(arrays)
             progress(layer + 1, layers)
-        values = {name: np.stack([each[name] for each in own]) for name in own[0] if name != "own"}
+        values = {
+            name: np.stack([entry[name] for entry in own]) for name in own[0] if name != "own"
+        }
         for place, name in enumerate(("angles_residual", "angles_position")):
-            of_layers = [each[place] for each in axes]
+            of_layers = [pair[place] for pair in axes]
             values[name] = np.array(
                 [[formulas.canonical_angles(a, b) for b in of_layers] for a in of_layers]
             )
@@ -152,7 +154,7 @@ def _layer(
     size = float(np.square(formulas.centred(arrays["mean_residuals"][start:])).sum())
     spread = max(float(arrays["centred_square"]) - size, 0.0)
     projection = rows @ own.T
-    found = {
+    values = {
         "projection": projection,
         "on_embedding": rows @ embedding.T,
         "joint": rows @ both.T,
@@ -165,7 +167,7 @@ def _layer(
         "own": own,
     }
     groups = {f"group_{g}": formulas.group_means(projection, g) for g in formulas.GROUP_SIZES}
-    return found | groups
+    return values | groups
 
 
 def _signed(components: np.ndarray, rows: np.ndarray, before: np.ndarray | None) -> np.ndarray:

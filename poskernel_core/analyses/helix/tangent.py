@@ -93,16 +93,16 @@ class Tangent(Analysis[TangentParams]):
 
     def answer(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
         """Compute the helix only once, because mean residuals are not kept by groups of texts."""
-        found = {**statistics, "helix": _helix(statistics, params, progress)}
-        return super().answer(found, params, progress)
+        all_statistics = {**statistics, "helix": _helix(statistics, params, progress)}
+        return super().answer(all_statistics, params, progress)
 
     def compute(self, statistics: Statistics, params: TangentParams, progress: Progress) -> Result:
         main = statistics["main"]
         helix = statistics.get("helix") or _helix(statistics, params, progress)
-        found = self.of_layers(
+        arrays = self.of_layers(
             statistics, progress, lambda layer: _layer(helix.layer(layer), main, layer, params)
         )
-        values = {name: found[name] for name in (*SCORE_PARTS, *SHARES)}
+        values = {name: arrays[name] for name in (*SCORE_PARTS, *SHARES)}
         return self.result(params, values, coordinates={"band": np.arange(-BAND, BAND + 1)})
 
 
@@ -114,12 +114,12 @@ def _helix(statistics: Statistics, params: TangentParams, progress: Progress) ->
     """
     header = statistics["main"].header
     first = formulas.first_position(header.context, header.start_token, params.leave_out)
-    found = []
+    frames = []
     for layer in range(header.n_layers):
         progress(0, header.n_layers)
         residuals = statistics.get("repeated", statistics["main"]).layer(layer)["mean_residuals"]
-        found.append(_frame(residuals[first:], params.query - first))
-    points, axes = (np.stack(each) for each in zip(*found, strict=True))
+        frames.append(_frame(residuals[first:], params.query - first))
+    points, axes = (np.stack(arrays) for arrays in zip(*frames, strict=True))
     alone = header.model_copy(update={"groups": 0})
     return Gathered(alone, {"residuals": {"points": points, "axes": axes}})
 
@@ -144,8 +144,8 @@ def _layer(
     query = slice(params.query, params.query + 1)
     scores = main.header.rule(layer).scores(products, query, slice(first, keys.shape[1]))[:, 0]
     heads = [_split(row, helix, params.query - first) for row in scores]
-    found = {name: np.stack([head[name] for head in heads]) for name in heads[0]}
-    return found | {"observed_score": _without_mean(arrays["score_profile"])}
+    values = {name: np.stack([head[name] for head in heads]) for name in heads[0]}
+    return values | {"observed_score": _without_mean(arrays["score_profile"])}
 
 
 def _split(
@@ -161,10 +161,10 @@ def _split(
     size, total = float(direction @ direction), float(np.square(scores - scores.mean()).sum())
     shares = np.square(direction) / size if size > 0 else np.full(3, np.nan)
     curves = dict(zip(SCORE_PARTS[:5], (scores, parts[1], parts[0], parts[2], rest), strict=True))
-    found = {name: _band(row, query) for name, row in curves.items()}
+    values = {name: _band(row, query) for name, row in curves.items()}
     fit = 1 - float(np.square(rest).sum()) / total if total > 0 else np.nan
     numbers = zip(SHARES, (shares[1], shares[0], shares[2], fit), strict=True)
-    return found | {name: np.array(value) for name, value in numbers}
+    return values | {name: np.array(value) for name, value in numbers}
 
 
 def _band(row: np.ndarray, query: int) -> np.ndarray:

@@ -68,8 +68,8 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
     """)
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
-        question, _, asked = self._asked(params)
-        return question.needs(question.canonical(run, asked), asked)
+        question, _, measure_params = self._asked(params)
+        return question.needs(question.canonical(run, measure_params), measure_params)
 
     def _asked(self, params: HowManyTextsParams) -> tuple[Analysis[Any], HeadMeasure, Params]:
         counting = [one for one in self.questions.values() if isinstance(one, Analysis)]
@@ -85,8 +85,8 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
 
     def at_one_position(self, params: HowManyTextsParams) -> list[str]:
         """Return all values, or none for a measure that compares positions."""
-        question, declared, asked = self._asked(params)
-        known = declared.value in question.at_one_position(asked)
+        question, declared, measure_params = self._asked(params)
+        known = declared.value in question.at_one_position(measure_params)
         return super().at_one_position(params) if known else []
 
     def compute(
@@ -108,14 +108,14 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
             raise BadRequest(
                 f"Expected four groups of texts or more, got {groups}: ask for ten windows or more."
             )
-        question, declared, asked = self._asked(params)
+        question, declared, measure_params = self._asked(params)
 
         def number(kept: tuple[int, ...]) -> np.ndarray:
             some = {
                 role: Some(view, kept) if view.header.groups == groups else view
                 for role, view in statistics.items()
             }
-            found = question.numbers(some, asked, lambda done, total: None)
+            found = question.numbers(some, measure_params, lambda done, total: None)
             return one_a_head(declared, found, query=params.query).values[declared.value]
 
         sizes = sorted({2, groups // 2, groups})
@@ -126,15 +126,15 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         total, done = sum(size * len(sets[size]) for size in sizes) + 1, 0
         squares = []
         for size in sizes:
-            found = []
+            variances = []
             for kept in sets[size]:
                 without = []
                 for out in kept:
-                    without.append(number(tuple(each for each in kept if each != out)))
+                    without.append(number(tuple(group for group in kept if group != out)))
                     done += 1
                     progress(done, total)
-                found.append(jackknife(np.stack(without)) ** 2)
-            squares.append(np.mean(found, axis=0))
+                variances.append(jackknife(np.stack(without)) ** 2)
+            squares.append(np.mean(variances, axis=0))
         error = np.sqrt(np.stack(squares))
         windows = np.array(sizes) * (header.windows // groups)
         freedom = np.array([(size - 1) * len(sets[size]) for size in sizes])

@@ -36,7 +36,7 @@ def _one(result: Result) -> str:
 
 def _all(result: Result) -> str:
     read, enough = int(result.coordinates["subset"][-1]), result.values["enough"].astype(float)
-    needs = [_uncertain(each).passes(read) for each in enough[np.isfinite(enough)]]
+    needs = [_uncertain(count).passes(read) for count in enough[np.isfinite(enough)]]
     if not (sure := needs.count("no")):
         return ""
     return (
@@ -82,12 +82,12 @@ def _curve(result: Result) -> go.Figure:
         xanchor="left",
         yanchor="bottom",
     )
-    shown = np.concatenate([law / np.sqrt(x), result.values["error"], [wanted]])
+    drawn = np.concatenate([law / np.sqrt(x), result.values["error"], [wanted]])
     title = f"{capital(result.params['measure'])} of {who(result)}"
     set_title(figure, f"{title}: {_windows(enough)} for the wanted error")
     style(figure, x_title="windows (log scale)", y_title="error (log scale)", height=340)
     figure.update_xaxes(type="log", tickvals=log_ticks(windows[0], 1.1 * last))
-    low, high = float(np.nanmin(shown)) / 1.2, 1.2 * float(np.nanmax(shown))
+    low, high = float(np.nanmin(drawn)) / 1.2, 1.2 * float(np.nanmax(drawn))
     figure.update_yaxes(type="log", tickvals=log_ticks(low, high))
     return legend_under_title(figure)
 

@@ -41,24 +41,24 @@ def induction_scores(subject: ExperimentContext, params: spec.InductionScoresPar
     ):
         logits = subject.model.run(tokens, Edit(), [seen], samples=some).cpu()
         loss.add(copy_losses(logits, tokens, first, period))
-    found = seen.numbers() | {"loss": (loss.mean, loss.error)}
+    numbers = seen.numbers() | {"loss": (loss.mean, loss.error)}
     return spec.InductionScores.result(
         params,
-        {name: mean for name, (mean, _) in found.items()},
-        {name: error for name, (_, error) in found.items()},
+        {name: mean for name, (mean, _) in numbers.items()},
+        {name: error for name, (_, error) in numbers.items()},
         coordinates={"copy": np.array([1, 2])},
     )
 
 
 def diagonals(block: PatternBlock, first: int, period: int) -> dict[str, Tensor]:
     """Return a layer's mean attention along three diagonals, ``[text, head]``."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     second = block.pattern[..., first + period :, :]
     for name, offset in (("induction", period - 1), ("duplicate", period)):
         # row j of the second copy is at first + period + j
-        found[name] = second.diagonal(first + period - offset, dim1=-2, dim2=-1)[..., :period]
-    found["previous_mass"] = block.pattern.diagonal(-1, dim1=-2, dim2=-1)[..., first:]
-    return {name: diagonal.cpu().double().mean(dim=-1) for name, diagonal in found.items()}
+        tensors[name] = second.diagonal(first + period - offset, dim1=-2, dim2=-1)[..., :period]
+    tensors["previous_mass"] = block.pattern.diagonal(-1, dim1=-2, dim2=-1)[..., first:]
+    return {name: diagonal.cpu().double().mean(dim=-1) for name, diagonal in tensors.items()}
 
 
 def copy_losses(logits: Tensor, tokens: Tensor, first: int, period: int) -> Tensor:
@@ -103,18 +103,18 @@ def induction_recency(subject: ExperimentContext, params: spec.RecencyParams) ->
 def _recency_values(
     rows: list[sampled.RowMeans],
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    found = {
+    estimates = {
         "probability": sampled.means([row.probability for row in rows]),
         "probability_other": sampled.means([row.other for row in rows]),
         "advantage": sampled.means([row.advantage for row in rows]),
     }
     for name in ("last_row", "candidate_attention", "attention_advantage"):
-        found[name] = sampled.layers_of(rows, name)
-    found["probability_rise"] = _rise(*found["probability"])
-    found["attention_rise"] = _rise(*found["candidate_attention"])
-    values = {name: mean for name, (mean, _) in found.items()}
+        estimates[name] = sampled.layers_of(rows, name)
+    estimates["probability_rise"] = _rise(*estimates["probability"])
+    estimates["attention_rise"] = _rise(*estimates["candidate_attention"])
+    values = {name: mean for name, (mean, _) in estimates.items()}
     values["role"] = np.array([row.layout.roles() for row in rows])
-    return values, {name: error for name, (_, error) in found.items()}
+    return values, {name: error for name, (_, error) in estimates.items()}
 
 
 def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,12 +126,12 @@ def _rise(mean: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _examples(subject: ExperimentContext, rows: list[sampled.RowMeans]) -> list[list[str]]:
     assert subject.source is not None
-    found = []
+    examples = []
     for row in rows:
         stream = row.layout.pairs[-1]
         ids = sequences(row.layout, subject.source, stream, range(1))[0]
-        found.append(subject.decode(ids.tolist()))
-    return found
+        examples.append(subject.decode(ids.tolist()))
+    return examples
 
 
 def recency_patterns(subject: ExperimentContext, params: spec.RecencyPatternsParams) -> Result:
@@ -167,12 +167,14 @@ def norm_cause(subject: ExperimentContext, params: NormCauseParams) -> Result:
     start, samples = subject.start_token, params.samples
     seconds = second_positions(params.length, params.first, params.candidates, start)
     switches = {name: getattr(params, name) for name in Ablations.model_fields}
-    asked = [NormAblations(**switches, equalise_norms=equalise) for equalise in (False, True)]
+    conditions = [NormAblations(**switches, equalise_norms=equalise) for equalise in (False, True)]
     sequences = len(RUNS) * (len(seconds) + 1) * samples
-    count = sampled.steps(subject, 2 * sum(sampled.measured(each) for each in asked) + sequences)
+    count = sampled.steps(
+        subject, 2 * sum(sampled.measured(condition) for condition in conditions) + sequences
+    )
 
     def moments(layout: Layout, stream: int, edits: list[Edit]) -> dict[str, Moments]:
-        rows, found = _LastRows(params.trend_from), defaultdict[str, Moments](Moments)
+        rows, means = _LastRows(params.trend_from), defaultdict[str, Moments](Moments)
         for some, tokens in sampled.batches(subject, layout, samples, stream, logits=1):
             both = []
             for edit in edits:
@@ -180,10 +182,12 @@ def norm_cause(subject: ExperimentContext, params: NormCauseParams) -> Result:
                 both.append(rows.numbers(layout, tokens, logits[:, -1].cpu()))
                 count(len(some))
             for name, clean in both[0].items():
-                found[name].add(paired(clean, both[1][name]))
-        return found
+                means[name].add(paired(clean, both[1][name]))
+        return means
 
-    edits = [sampled.ablations(subject, each, params.length, count)[0] for each in asked]
+    edits = [
+        sampled.ablations(subject, condition, params.length, count)[0] for condition in conditions
+    ]
     rows = [
         moments(
             pairs_layout(params.length, params.first, second, params.candidates, start),
@@ -192,7 +196,10 @@ def norm_cause(subject: ExperimentContext, params: NormCauseParams) -> Result:
         )
         for second in seconds
     ]
-    edits = [sampled.ablations(subject, each, params.random_length, count)[0] for each in asked]
+    edits = [
+        sampled.ablations(subject, condition, params.random_length, count)[0]
+        for condition in conditions
+    ]
     slope = moments(random_layout(params.random_length, start), 0, edits)["slope"]
     values, errors = {}, {}
     for name, (mean, error) in {**_over_rows(rows), "slope": (slope.mean, slope.error)}.items():
@@ -247,11 +254,11 @@ class _LastRows(Observer):
 
 def _over_rows(rows: list[dict[str, Moments]]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return means over rows, and last row minus first, with errors of independent rows."""
-    found = {}
+    estimates = {}
     for name in rows[0]:
         mean, error = sampled.means([row[name] for row in rows])
         if name in OVER_ROWS:
-            found[name] = mean.mean(axis=0), np.sqrt((error**2).sum(axis=0)) / len(rows)
+            estimates[name] = mean.mean(axis=0), np.sqrt((error**2).sum(axis=0)) / len(rows)
         if name in RISES:
-            found[RISES[name]] = mean[-1] - mean[0], np.hypot(error[-1], error[0])
-    return found
+            estimates[RISES[name]] = mean[-1] - mean[0], np.hypot(error[-1], error[0])
+    return estimates

@@ -80,11 +80,11 @@ def last_rows(recency: Result) -> go.Figure:
 def induction_map(scores: Result) -> go.Figure:
     """Draw the induction score of every head [layer, head]; hover has its other scores."""
     others = [name for name in ("duplicate", "previous_mass") if name in scores.values]
-    told = "".join(
+    hover = "".join(
         f"<br>to {TOKENS[name]} %{{customdata[{place}]:.3f}}"
         for place, name in enumerate(others, 1)
     )
-    return heads(scores, "induction", told=told, extra=[scores.values[name] for name in others])
+    return heads(scores, "induction", told=hover, extra=[scores.values[name] for name in others])
 
 
 def head_bars(scores: Result) -> go.Figure:

@@ -31,10 +31,10 @@ def head_pattern(patterns: Result) -> go.Figure:
     """Draw the mean pattern of one head, query (y) by key (x), with the roles at both axes."""
     roles, z = patterns.text_of("role"), only_visible(patterns.values["pattern"])
     size = len(roles)
-    told: dict[str, Any] = {"hovertemplate": "query %{y} → key %{x}: <b>%{z:.3g}</b>"}
+    options: dict[str, Any] = {"hovertemplate": "query %{y} → key %{x}: <b>%{z:.3g}</b>"}
     if size <= 2 * NAMED:
-        told = {"hovertemplate": "%{text}", "text": _hover(z, patterns.errors["pattern"], roles)}
-    figure = _cells(z, **told)
+        options = {"hovertemplate": "%{text}", "text": _hover(z, patterns.errors["pattern"], roles)}
+    figure = _cells(z, **options)
     style(figure, x_title="key (position, role)", y_title="query (position, role)", height=520)
     figure.update_layout(plot_bgcolor=MASKED)
     look = {"showgrid": False, "tickfont_size": 11, "constrain": "domain"} | _ticks(roles)
@@ -73,7 +73,7 @@ def layer_patterns(patterns: Result) -> go.Figure:
     return set_title(share_bar(figure, 1.0), title)
 
 
-def _cells(z: Pattern, *, hovertemplate: str, **told: Any) -> go.Figure:
+def _cells(z: Pattern, *, hovertemplate: str, **options: Any) -> go.Figure:
     return go.Figure().add_heatmap(
         z=z.astype(np.float32),
         zmin=0,
@@ -81,7 +81,7 @@ def _cells(z: Pattern, *, hovertemplate: str, **told: Any) -> go.Figure:
         colorscale=SCALE,
         hoverongaps=False,
         hovertemplate=f"{hovertemplate}<extra></extra>",
-        **told,
+        **options,
     )
 
 

@@ -36,12 +36,12 @@ def intervene(subject: ExperimentContext, params: InterventionParams) -> Result:
     if subject.windows.shape[1] < 2 + subject.start_token:
         raise BadRequest("Expected a prompt of two tokens or more, got fewer: type a few words.")
     runs = []
-    for done, each in enumerate((Edit(), edit)):
+    for done, applied_edit in enumerate((Edit(), edit)):
         subject.progress(done, 2)
-        found = measure(
-            subject.model, subject.windows, each, start_token=subject.start_token, cell=cell
+        measurement = measure(
+            subject.model, subject.windows, applied_edit, start_token=subject.start_token, cell=cell
         )
-        runs.append(found)
+        runs.append(measurement)
     subject.progress(2, 2)
     return Intervention.result(params, **_compared(subject, *runs))
 
@@ -125,11 +125,14 @@ def average(subject: ExperimentContext, params: AveragingParams) -> Result:
     sizes = (1, *GROUP_SIZES)
     edits = [averaging_edit(subject, params, size) for size in sizes]
 
-    def effects(found: Measured, clean: Measured) -> dict[str, Any]:
-        return {"loss": float(np.nanmean(found.loss)), "previous_mass": found.previous_mass}
+    def effects(measurement: Measured, clean: Measured) -> dict[str, Any]:
+        return {
+            "loss": float(np.nanmean(measurement.loss)),
+            "previous_mass": measurement.previous_mass,
+        }
 
-    each = each_window(subject, edits, effects)
-    ordered = {value.name: each[value.name] for value in Averaging.values}
+    values = each_window(subject, edits, effects)
+    ordered = {value.name: values[value.name] for value in Averaging.values}
     coordinates = {"group": np.array(sizes)}
     return Averaging.estimated(subject, params, means_of(ordered), coordinates=coordinates)
 
@@ -152,10 +155,12 @@ def each_window(
         window = subject.windows[text : text + 1]
         for place, edit in enumerate(edits):
             subject.progress(text * len(edits) + place, len(subject.windows) * len(edits))
-            found = measure(subject.model, window, edit, start_token=subject.start_token, cell=cell)
-            clean = clean or found
-            rows[-1].append(effects(found, clean))
-    each = {name: np.array([[run[name] for run in row] for row in rows]) for name in rows[0][0]}
+            measurement = measure(
+                subject.model, window, edit, start_token=subject.start_token, cell=cell
+            )
+            clean = clean or measurement
+            rows[-1].append(effects(measurement, clean))
+    arrays = {name: np.array([[run[name] for run in row] for row in rows]) for name in rows[0][0]}
     for name in ("loss", "previous_mass"):
-        each[f"{name}_change"] = each[name] - each[name][:, :1]
-    return each
+        arrays[f"{name}_change"] = arrays[name] - arrays[name][:, :1]
+    return arrays

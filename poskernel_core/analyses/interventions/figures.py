@@ -16,13 +16,13 @@ PATTERNS = ("clean", "changed", "difference")
 
 
 def patterns(
-    found: Result, name: str = "difference", zoom: tuple[int, int] | None = None
+    result: Result, name: str = "difference", zoom: tuple[int, int] | None = None
 ) -> go.Figure:
     """Draw the observed head's attention in an intervention: clean, changed or their difference."""
-    values = found.values[name].astype(np.float64)
+    values = result.values[name].astype(np.float64)
     first, stop = zoom or (0, len(values))
     values = only_visible(values[first:stop, first:stop])
-    tokens = found.words("tokens") or None
+    tokens = result.words("tokens") or None
     differs = name == "difference"
     reach = max(float(np.nanmax(np.abs(values))), 1e-6)
     figure = stage_map(
@@ -38,11 +38,11 @@ def patterns(
     return set_height(figure, THIRD)
 
 
-def next_tokens(found: Result) -> go.Figure:
+def next_tokens(result: Result) -> go.Figure:
     """Draw the probability (in %) of each candidate, before and after; the likeliest on top."""
-    clean, changed = (found.values[f"{run}_probability"] for run in ("clean", "changed"))
+    clean, changed = (result.values[f"{run}_probability"] for run in ("clean", "changed"))
     order = np.argsort(-clean, kind="stable")
-    words = [quoted(found.words("candidates")[index]) for index in order]
+    words = [quoted(result.words("candidates")[index]) for index in order]
     rows = np.arange(len(words))
     figure = go.Figure()
     for name, share, colour, shape in (
@@ -79,15 +79,15 @@ def percent(probability: float) -> str:
     return "< 0.01 %" if 0 < share < 0.01 else f"{share:.3g} %" if share >= 1 else f"{share:.2g} %"
 
 
-def losses(found: Result) -> go.Figure:
+def losses(result: Result) -> go.Figure:
     """Draw the loss of every token of the prompt, before and after."""
-    rows: Rows = {name: (found.values[f"{name}_loss"], None) for name in ("clean", "changed")}
+    rows: Rows = {name: (result.values[f"{name}_loss"], None) for name in ("clean", "changed")}
     return _along(rows, "loss (nats per token)", Look(BLUE), Look(VERMILLION, "dot", "square"))
 
 
-def kl(found: Result) -> go.Figure:
+def kl(result: Result) -> go.Figure:
     """Draw the KL divergence of the predictions at every position."""
-    rows: Rows = {"KL divergence": (found.values["kl"], None)}
+    rows: Rows = {"KL divergence": (result.values["kl"], None)}
     return _along(rows, "KL(clean ‖ changed) (nats)", Look(VERMILLION))
 
 
@@ -97,14 +97,14 @@ def _along(rows: Rows, unit: str, *looks: Look) -> go.Figure:
     return figure.update_yaxes(rangemode="tozero")
 
 
-def averaging(found: Result) -> go.Figure:
+def averaging(result: Result) -> go.Figure:
     """Draw the loss against the group size; errors are those of the paired difference.
 
     A group of 1 is the clean run.
     """
-    order = np.argsort(found.coordinates["group"])
-    groups = found.coordinates["group"][order]
-    loss, error = found.values["loss"][order], found.errors["loss_change"][order]
+    order = np.argsort(result.coordinates["group"])
+    groups = result.coordinates["group"][order]
+    loss, error = result.values["loss"][order], result.errors["loss_change"][order]
     clean = groups == 1
     figure = go.Figure()
     if clean.any():
@@ -136,13 +136,15 @@ def averaging(found: Result) -> go.Figure:
     )
     figure.update_layout(showlegend=False)
     figure.update_xaxes(type="log", tickvals=groups, ticktext=[f"{size}" for size in groups])
-    where = "in W_pos" if found.params["layer"] is None else f"before layer {found.params['layer']}"
+    where = (
+        "in W_pos" if result.params["layer"] is None else f"before layer {result.params['layer']}"
+    )
     return set_title(figure, f"Positions averaged {where}")
 
 
-def mass_changes(found: Result) -> go.Figure:
+def mass_changes(result: Result) -> go.Figure:
     """Draw the change of every head's attention to the previous token [layer, head]."""
-    change = found.values["previous_mass_change"]
+    change = result.values["previous_mass_change"]
     reach = max(0.01, float(np.abs(np.nan_to_num(change)).max()))
     return head_map(
         change,

@@ -59,9 +59,9 @@ def _repeat_after_me(last: str, begun: str) -> str:
 
     The reply to the last one is only started, for the model to continue.
     """
-    asked = "Please repeat the following string exactly: "
-    shown = [f'Request: {asked}"{text}"\nReply: "{text}"' for text in _STRINGS]
-    return "\n".join([*shown, f'Request: {asked}"{last}"\nReply: "{begun}'])
+    request = "Please repeat the following string exactly: "
+    examples = [f'Request: {request}"{text}"\nReply: "{text}"' for text in _STRINGS]
+    return "\n".join([*examples, f'Request: {request}"{last}"\nReply: "{begun}'])
 
 
 _GPT2 = (

@@ -171,8 +171,8 @@ def gather(subject: ExperimentContext, windows: Tokens, skip: int) -> Fixed:
             )
         rows[formulas.UNIFORM] = np.broadcast_to(uniform, observed.shape)
         fixed.patterns[layer] = {
-            name: torch.tensor(each, dtype=torch.float32, device=device)
-            for name, each in rows.items()
+            name: torch.tensor(pattern, dtype=torch.float32, device=device)
+            for name, pattern in rows.items()
         }
         fixed.outputs[layer] = mean[formulas.MEAN_OUTPUT][layer].float().to(device)
     return fixed
@@ -186,7 +186,7 @@ def _equivariant(
     if speeds is not None:
         heads = len(pairs[0])
         queries, keys = (
-            torch.view_as_complex(repeat_kv(each, heads).contiguous()).numpy() for each in pairs
+            torch.view_as_complex(repeat_kv(pair, heads).contiguous()).numpy() for pair in pairs
         )
         product = products(queries, keys, speeds[1], rule.scale)
         logit = positional_logit(product, speeds[0], np.arange(len(hidden), dtype=float))
@@ -243,7 +243,7 @@ def estimated_costs(
     A forward and ``1 + draws`` backward runs of every window.
     """
     geometry = subject.model.geometry
-    found = np.full((len(windows), len(fixed.names), geometry.n_layers, geometry.n_heads), np.nan)
+    costs = np.full((len(windows), len(fixed.names), geometry.n_layers, geometry.n_heads), np.nan)
     generator = torch.Generator("cpu").manual_seed(0)
     for some, tokens in subject.batches(windows, BATCH):
         edit, seen = Outputs(), _Seen(geometry.with_heads)
@@ -263,14 +263,14 @@ def estimated_costs(
             for layer, gradient in zip(edit.zeros, gradients, strict=True):
                 inner = _products(gradient, edit.outputs[layer], seen.values[layer], fixed, layer)
                 if draw == 0:
-                    found[text, :, layer] = inner.sum(axis=-1)
+                    costs[text, :, layer] = inner.sum(axis=-1)
                     continue
                 # what the last layer writes acts on its own position alone: other products of two
                 # positions are noise
                 last = layer == geometry.n_layers - 1
                 squares = (inner**2).sum(axis=-1) if last else inner.sum(axis=-1) ** 2
-                found[text, :, layer] += squares / (2 * predicted * draws)
-    return found
+                costs[text, :, layer] += squares / (2 * predicted * draws)
+    return costs
 
 
 def _products(gradient: Tensor, z: Tensor, values: Tensor, fixed: Fixed, layer: int) -> np.ndarray:
@@ -292,7 +292,7 @@ def exact_costs(
     The clean stream before each layer is kept, so that a run begins at the head's layer.
     """
     model, names = subject.model, fixed.names
-    found = np.empty((len(windows), len(names), len(cells)))
+    costs = np.empty((len(windows), len(names), len(cells)))
     clean = np.empty(len(windows))
     for some, tokens in subject.batches(windows, BATCH, total=0):
         seen, text = _Seen([layer for layer, _ in cells]), slice(some.start, some.stop)
@@ -302,8 +302,8 @@ def exact_costs(
             for row, name in enumerate(names):
                 begin = cell[0], seen.before[cell[0]]
                 logits = model.run(tokens, fixed.edit(name, [cell]), stream=begin)
-                found[text, row, place] = mean_losses(logits, tokens) - clean[text]
-    return found, clean
+                costs[text, row, place] = mean_losses(logits, tokens) - clean[text]
+    return costs, clean
 
 
 def answer(
@@ -319,8 +319,8 @@ def answer(
     """Return means of samples ``[text, ...]`` and ``more`` of them, with errors over texts."""
     kept = ({**mean, **more(mean)} for mean in means_of(samples, cut.group.tolist()))
     sizes = {"kernel_windows": len(cut.kernels), "loss_windows": len(cut.loss)}
-    told = sizes | {"tokens": cut.loss.shape[1]}
-    return question.estimated(subject, params, kept, *others, provenance=told, **parts)
+    provenance = sizes | {"tokens": cut.loss.shape[1]}
+    return question.estimated(subject, params, kept, *others, provenance=provenance, **parts)
 
 
 def _of_kernel(means: Means) -> Means:

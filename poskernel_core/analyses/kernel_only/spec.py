@@ -71,8 +71,8 @@ class KernelOnly(Experiment[P]):
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
         length = params.tokens or min(run.context, AFFORDABLE)
-        each = max(params.kernel_windows, params.loss_windows)
-        windows = max(GROUPS, 2 * each)
+        half = max(params.kernel_windows, params.loss_windows)
+        windows = max(GROUPS, 2 * half)
         return run.model_copy(update={"context": length, "windows": windows, "positions": (0,)})
 
     @classmethod

@@ -48,15 +48,15 @@ def _against_output(result: Result) -> go.Figure:
     gives, exact = result.values["cost"][-1], result.values["exact"]
     figure = go.Figure()
     for code, (name, colour, symbol) in SHOWN.items():
-        shown = (exact == code) & np.isfinite(cost)
+        drawn = (exact == code) & np.isfinite(cost)
         figure.add_scatter(
-            x=gives[shown],
-            y=cost[shown],
-            error_y={"array": error[shown], "thickness": 1, "width": 0, "color": colour},
+            x=gives[drawn],
+            y=cost[drawn],
+            error_y={"array": error[drawn], "thickness": 1, "width": 0, "color": colour},
             mode="markers",
             name=name,
             marker={"color": colour, "symbol": symbol, "size": 7},
-            text=[head_name(*cell) for cell in np.argwhere(shown).tolist()],
+            text=[head_name(*cell) for cell in np.argwhere(drawn).tolist()],
             hovertemplate="<b>%{text}</b><br>kernel alone %{y:.3g} ± %{error_y.array:.2g}<br>"
             "mean output %{x:.3g}<extra></extra>",
         )

@@ -160,7 +160,7 @@ def map_said(result: Result) -> str:
     seen = (np.isfinite(kernel) & np.isfinite(observed)).sum(axis=1) > 1
     if not seen.any():
         return ""
-    gaps = total_variation(*(np.nan_to_num(each[seen]) for each in (kernel, observed)))
+    gaps = total_variation(*(np.nan_to_num(array[seen]) for array in (kernel, observed)))
     first, last = result.coordinates["query"][seen][[0, -1]]
     least, most = brief(gaps.min()), brief(gaps.max())
     if least == most:
@@ -181,8 +181,8 @@ def distances_said(result: Result) -> str:
 def profile_said(result: Result) -> str:
     """Say to which diagonal a head attends most, or how many heads to the previous token."""
     if has(result, ("offset",), "profile"):
-        whole = result.values["profile"]
-        profile = whole[: len(whole) // 2 + 1]  # as previous-token ranks diagonals
+        full = result.values["profile"]
+        profile = full[: len(full) // 2 + 1]  # as previous-token ranks diagonals
         if not np.isfinite(profile).any():
             return ""
         back = int(np.nanargmax(profile))

@@ -68,14 +68,14 @@ class KernelDistances(Analysis[KernelDistancesParams]):
             gaps = (kernels[:, None] - kernels).astype(np.float32)
             return {"distance": formulas.pairwise_distances(kernels), f"distance{GAP}": gaps}
 
-        found = self.of_layers(statistics, progress, apart)
-        distance = found["distance"]
+        arrays = self.of_layers(statistics, progress, apart)
+        distance = arrays["distance"]
         others = ~np.eye(distance.shape[-1], dtype=bool)
         return self.result(
             params,
             {
-                **found,
-                "group": np.stack([linked(each, params.alike) for each in distance]),
+                **arrays,
+                "group": np.stack([linked(matrix, params.alike) for matrix in distance]),
                 "ruled_out": (others & (distance >= params.apart)).sum(axis=-1),
             },
         )
@@ -89,6 +89,6 @@ def linked(distance: Float[np.ndarray, "head other"], alike: float) -> Int[np.nd
     if len(distance) < 2:
         return np.zeros(len(distance), dtype=np.int64)
     tree = linkage(squareform(distance, checks=False), method="complete")
-    found = fcluster(tree, alike, criterion="distance")
-    _, first, group = np.unique(found, return_index=True, return_inverse=True)
+    clusters = fcluster(tree, alike, criterion="distance")
+    _, first, group = np.unique(clusters, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group]

@@ -202,8 +202,8 @@ def _layer(
         hidden = low, header.context - int(n) - 1
         row = summarise_row(mean, observed[:, place, visible], params.local_tokens, hidden)
         rows.append(row | {"query_variation": variation})
-    found = {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
-    return found | _equivariance(means, positions, params.skip)
+    values = {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
+    return values | _equivariance(means, positions, params.skip)
 
 
 def summarise_row(

@@ -68,22 +68,22 @@ RATIO_FLOOR = 1e-5
 RATIO_HEIGHT = 110
 
 
-def plane(found: Result) -> go.Figure:
+def plane(result: Result) -> go.Figure:
     """Draw all heads as points in their plane, coloured by layer."""
-    there = np.isfinite(found.values["place"]).all(axis=-1)
-    across, upwards = found.values["place"][there].T
+    there = np.isfinite(result.values["place"]).all(axis=-1)
+    across, upwards = result.values["place"][there].T
     figure = go.Figure().add_scatter(
         x=across,
         y=upwards,
         mode="markers",
         marker={"color": np.nonzero(there)[0], "colorscale": SCALE, "colorbar": {"title": "layer"}},
-        text=[head_name(*each) for each in np.argwhere(there).tolist()],
+        text=[head_name(*cell) for cell in np.argwhere(there).tolist()],
         hovertemplate="<b>%{text}</b><extra></extra>",
     )
-    unit = found.units["place"]
+    unit = result.units["place"]
     style(figure, x_title=f"component 0 ({unit})", y_title=f"component 1 ({unit})", height=520)
     figure.update_yaxes(scaleanchor="x")
-    return set_title(figure, f"Heads with near kernels: stress {found.values['stress']:.2f}")
+    return set_title(figure, f"Heads with near kernels: stress {result.values['stress']:.2f}")
 
 
 def head_curve(
@@ -108,18 +108,18 @@ def head_curve(
     many = kernel.params["source"] != "text"  # else one query at n: no band, and no mean
     if many:
         hover += "<br>10–90 % %{customdata[2]:.3g} – %{customdata[3]:.3g}"
-    shown = [_shown(row, log_y) for row in rows]
+    drawn = [_shown(row, log_y) for row in rows]
     if others is not None:
         others = _shown(others[:, seen][:, ::-1], log_y)
         add_others(figure, x, others)
-    base = float(np.nanmin(shown)) if log_y else 0.0
-    add_stems(figure, x, np.stack([shown[0], *shown[3:]]), points=points, base=base)
+    base = float(np.nanmin(drawn)) if log_y else 0.0
+    add_stems(figure, x, np.stack([drawn[0], *drawn[3:]]), points=points, base=base)
     if observed:
         hover += "<br>observed %{customdata[4]:.3g}"
         add_offsets(
             figure,
             x,
-            shown[3],
+            drawn[3],
             None,
             name=f"observed attention{mean if many else ' in this text'}",
             look=OBSERVED,
@@ -129,8 +129,8 @@ def head_curve(
     add_offsets(
         figure,
         x,
-        shown[0],
-        (shown[1], shown[2]) if many else None,
+        drawn[0],
+        (drawn[1], drawn[2]) if many else None,
         name=f"kernel K{mean if many else ''}",
         look=OWN,
         points=points,
@@ -216,7 +216,7 @@ def diagonals(head: Result, most: int | None = None, *, others: Curves | None = 
     `others` is the attention of other heads [head, offset].
     """
     last = len(head.values["profile"]) if most is None else most + 1
-    mean, error = (each["profile"][:last] for each in (head.values, head.errors))
+    mean, error = (part["profile"][:last] for part in (head.values, head.errors))
     offset, edges, figure = np.arange(len(mean)), (mean - error, mean + error), go.Figure()
     points = near(len(offset))
     if others is not None:
@@ -254,7 +254,7 @@ def distances(result: Result) -> go.Figure:
     distance, error = result.values["distance"], result.errors["distance"]
     order = np.argsort(group, kind="stable")
     names = [head_name(layer, head) for head in order.tolist()]
-    z, spread = (each[np.ix_(order, order)] for each in (distance, error))
+    z, spread = (array[np.ix_(order, order)] for array in (distance, error))
     text = [
         [
             f"<b>{one} – {other}</b><br>{measured(value, wrong)}"
@@ -306,29 +306,29 @@ PANELS: Final = {
 }
 
 
-def panels(found: Result) -> list[str]:
+def panels(result: Result) -> list[str]:
     """Return the panels of a result: without observed attention it has only the kernel."""
-    return [*PANELS] if "observed" in found.values else ["kernel"]
+    return [*PANELS] if "observed" in result.values else ["kernel"]
 
 
-def map_panel(found: Result, panel: str = "kernel") -> go.Figure:
+def map_panel(result: Result, panel: str = "kernel") -> go.Figure:
     """Draw one of ``PANELS`` over key and query positions."""
-    queries = found.coordinates["query"].astype(np.int64)
-    seen = np.isfinite(found.values["kernel"]).any(axis=1)
-    cells, colours = _coloured(found, panel, (seen, slice(int(queries[-1]) + 1)))
+    queries = result.coordinates["query"].astype(np.int64)
+    seen = np.isfinite(result.values["kernel"]).any(axis=1)
+    cells, colours = _coloured(result, panel, (seen, slice(int(queries[-1]) + 1)))
     return kernel_map(cells, queries[seen], title=PANELS[panel], colours=colours)
 
 
 def _coloured(
-    found: Result, panel: str, shown: slice | tuple[np.ndarray, slice], skip: int = 0
+    result: Result, panel: str, region: slice | tuple[np.ndarray, slice], skip: int = 0
 ) -> tuple[np.ndarray, Colours]:
     """Return the cells of a panel, and its colours: one scale for both probabilities.
 
     The first ``skip`` keys are blank.
     """
-    both = [found.values[each][shown].copy() for each in panels(found)[:2]]
-    for each in both:
-        each[..., :skip] = np.nan
+    both = [result.values[name][region].copy() for name in panels(result)[:2]]
+    for array in both:
+        array[..., :skip] = np.nan
     if panel == "difference":
         cells = both[0] - both[1]
         return cells, difference_colours(cells, *both)
@@ -340,5 +340,5 @@ def of_layer(layer: Result, head: int = 0) -> go.Figure:
     first, stop = int(layer.params["skip"]), int(layer.params["query"]) + 1
     seen, number = slice(first, stop), layer.chosen["layer"]
     rows = np.ascontiguousarray(layer.values["kernel"][:, seen][:, ::-1])
-    labels = [head_name(number, each) for each in range(len(rows))]
+    labels = [head_name(number, index) for index in range(len(rows))]
     return small_multiples(rows, labels, head, log_y=True)

@@ -54,11 +54,11 @@ class NearKernels(Composition[QueryParams]):
     def parts(self, run: RunSpec, params: QueryParams) -> Mapping[str, SubQuestion]:
         """Return the kernels of all heads."""
         check_query(params.query, params.skip, run.context)
-        asked = KernelParams(query=params.query, skip=params.skip)
-        return {"kernel": SubQuestion(PositionalKernel(), run, asked)}
+        part_params = KernelParams(query=params.query, skip=params.skip)
+        return {"kernel": SubQuestion(PositionalKernel(), run, part_params)}
 
-    def compose(self, found: Mapping[str, Result], run: RunSpec, params: QueryParams) -> Result:
-        kernels = found["kernel"].values["kernel"]
+    def compose(self, results: Mapping[str, Result], run: RunSpec, params: QueryParams) -> Result:
+        kernels = results["kernel"].values["kernel"]
         there = np.isfinite(kernels).all(axis=-1)
         apart = pairwise_distances(kernels[there])
         place = np.full((*there.shape, COMPONENTS), np.nan)
@@ -66,7 +66,7 @@ class NearKernels(Composition[QueryParams]):
         return self.result(
             params,
             {"place": place, "stress": np.array(stress(apart, place[there]))},
-            provenance=found["kernel"].provenance,
+            provenance=results["kernel"].provenance,
         )
 
 
@@ -81,10 +81,10 @@ def classical_scaling(
     rows = squares - squares.mean(axis=0)
     values, vectors = np.linalg.eigh(-0.5 * (rows - rows.mean(axis=1, keepdims=True)))
     largest = slice(-1, -1 - COMPONENTS, -1)
-    found = np.sqrt(np.maximum(values[largest], 0)) * vectors[:, largest]
-    farthest = np.abs(found).round(9).argmax(axis=0)  # of equally far heads, the first
-    found *= np.where(found[farthest, np.arange(found.shape[1])] < 0, -1, 1)
-    return np.pad(found, ((0, 0), (0, COMPONENTS - found.shape[1])))
+    places = np.sqrt(np.maximum(values[largest], 0)) * vectors[:, largest]
+    farthest = np.abs(places).round(9).argmax(axis=0)  # of equally far heads, the first
+    places *= np.where(places[farthest, np.arange(places.shape[1])] < 0, -1, 1)
+    return np.pad(places, ((0, 0), (0, COMPONENTS - places.shape[1])))
 
 
 def stress(
@@ -95,5 +95,5 @@ def stress(
     It is 0 where all distances are 0.
     """
     drawn = np.linalg.norm(place[:, None] - place, axis=-1)
-    whole = np.square(distance).sum()
-    return float(np.sqrt(np.square(distance - drawn).sum() / whole)) if whole else 0.0
+    total = np.square(distance).sum()
+    return float(np.sqrt(np.square(distance - drawn).sum() / total)) if total else 0.0

@@ -67,7 +67,8 @@ def row_shares(position: Tensor, content: Tensor, both: Tensor) -> tuple[np.ndar
     total = position + content + both
     flat = total <= 0
     return tuple(
-        (each / total).masked_fill(flat, torch.nan).numpy() for each in (position, content, both)
+        (variance / total).masked_fill(flat, torch.nan).numpy()
+        for variance in (position, content, both)
     )
 
 
@@ -99,11 +100,11 @@ def _split(
     rule, keys = call.rule.of_heads(heads), slice(0, rows.stop)
     score, position = (
         rule.scores(
-            queries @ repeat_kv(each, count)[heads].double().transpose(-1, -2),
+            queries @ repeat_kv(key_rows, count)[heads].double().transpose(-1, -2),
             slice(rows.start, rows.stop),
             keys,
         )
-        for each in (call.k[0, :, keys].cpu(), mean)
+        for key_rows in (call.k[0, :, keys].cpu(), mean)
     )
     return score, position
 
@@ -125,7 +126,7 @@ def _variances(score: Tensor, position: Tensor, hidden: Tensor) -> tuple[Tensor,
     def mean(x: Tensor) -> Tensor:
         return x.masked_fill(hidden, 0).sum(dim=-1) / count
 
-    a, c = (each - mean(each)[..., None] for each in (position, score - position))
+    a, c = (part - mean(part)[..., None] for part in (position, score - position))
     return mean(a * a), mean(c * c), 2 * mean(a * c)
 
 
@@ -154,8 +155,8 @@ class _AllHeads(Observer):
             rows = range(first, min(first + ROWS, self._length))
             score, position = _split(call, self._main, rows, slice(0, call.q.shape[1]))
             parts = _variances(score, position, _hidden(call, rows, self._skip))
-            for whole, part in zip(self.variances, parts, strict=True):
-                whole[call.layer] += part.sum(dim=-1)
+            for total, part in zip(self.variances, parts, strict=True):
+                total[call.layer] += part.sum(dim=-1)
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         pattern = block.pattern[0].float().cpu()
@@ -229,12 +230,12 @@ class _OneHead(Observer):
 
     def values(self) -> dict[str, np.ndarray]:
         """Return all values, in the order declared."""
-        found = dict(self._found)
-        kernel, pattern = found["kernel"], found["pattern"].astype(np.float64)
-        found["skipped"] = pattern[:, : self._skip].sum(axis=-1)
+        arrays = dict(self._found)
+        kernel, pattern = arrays["kernel"], arrays["pattern"].astype(np.float64)
+        arrays["skipped"] = pattern[:, : self._skip].sum(axis=-1)
         seen = np.where(np.isnan(kernel), 0, pattern)
         with np.errstate(invalid="ignore", divide="ignore"):
             alike = seen / seen.sum(axis=-1, keepdims=True)
         gap = np.abs(np.nan_to_num(kernel) - alike).sum(axis=-1) / 2
-        found["attention_distance"] = np.where(np.isfinite(kernel).any(axis=-1), gap, np.nan)
-        return {value.name: found[value.name] for value in HeadOnText.values}
+        arrays["attention_distance"] = np.where(np.isfinite(kernel).any(axis=-1), gap, np.nan)
+        return {value.name: arrays[value.name] for value in HeadOnText.values}

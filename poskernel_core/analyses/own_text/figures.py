@@ -32,9 +32,9 @@ def token_text(token: str) -> str:
     Characters that change the writing direction, or have no shape, are shown by their number.
     """
     return "".join(
-        f"\\u{ord(each):04x}" if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Co", "Cn")
-        else each
-        for each in visible(token)
+        f"\\u{ord(char):04x}" if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn")
+        else char
+        for char in visible(token)
     )  # fmt: skip
 
 
@@ -151,13 +151,13 @@ def one_row(result: Result) -> go.Figure:
     score = _centred(result.values["score"][keys])
     for name, (label, colour) in PARTS.items():
         part = _centred(result.values[name][keys])
-        shown = {"x": keys, "y": part, "name": label, "customdata": where}
+        series = {"x": keys, "y": part, "name": label, "customdata": where}
         hover = f"%{{customdata}}<br>{label} %{{y:.3g}} nats<extra></extra>"
         if len(keys) <= BARS:
-            figure.add_bar(**shown, marker_color=colour, hovertemplate=hover, row=1, col=1)
+            figure.add_bar(**series, marker_color=colour, hovertemplate=hover, row=1, col=1)
         else:
             figure.add_scatter(
-                **shown, line={"color": colour, "width": 1}, hovertemplate=hover, row=1, col=1
+                **series, line={"color": colour, "width": 1}, hovertemplate=hover, row=1, col=1
             )
     figure.add_scatter(
         x=keys, y=score, name="score s = a + c", customdata=where, mode="markers",

@@ -160,7 +160,7 @@ class _Pairs(Observer):
             ``[pair, output]``, in nats.
         """
         size = texts_per_run(self.subject, self.tokens.shape[1])
-        pairs, found = torch.arange(len(self.tokens), device="cpu"), list[np.ndarray]()
+        pairs, differences = torch.arange(len(self.tokens), device="cpu"), list[np.ndarray]()
         while batch := [*islice(outputs, max(1, size // len(pairs)))]:
             count = len(batch)
             logits = self.subject.model.run(
@@ -170,14 +170,14 @@ class _Pairs(Observer):
                 stream=(layer, self.stream[layer].repeat(count, 1, 1)),
             )
             metrics = self.metric(logits, pairs.repeat(count)).view(count, -1)
-            found += [*(metrics.double().cpu().numpy() - self.ends[0])]
-        return np.stack(found, axis=1)
+            differences += [*(metrics.double().cpu().numpy() - self.ends[0])]
+        return np.stack(differences, axis=1)
 
     def attributions(self, layer: int, outputs: Iterator[Tensor]) -> np.ndarray:
         """Return first-order estimates of the changes, ``[pair, output]``, in nats."""
         own, gradient = self.outputs[layer], self.gradients[layer].chunk(2)[0]
-        found = [((z - own) * gradient).sum(dim=(1, 2, 3)) for z in outputs]
-        return torch.stack(found, dim=1).double().cpu().numpy()
+        estimates = [((z - own) * gradient).sum(dim=(1, 2, 3)) for z in outputs]
+        return torch.stack(estimates, dim=1).double().cpu().numpy()
 
     def carried(self, layer: int) -> np.ndarray:
         """Estimate what each head adds to the clean metric less the changed one, ``[pair, head]``.
@@ -222,9 +222,9 @@ def patch_heads(subject: ExperimentContext, params: spec.PatchHeadsParams) -> Re
 def patch_positions(subject: ExperimentContext, params: spec.PatchPositionsParams) -> Result:
     """Put a head, or a layer, into the other run by position; see :class:`spec.PatchPositions`."""
     geometry, what = subject.model.geometry, params.what
-    found = re.fullmatch(r"[Ll]([0-9]{1,6})", params.head.strip())
-    if found and int(found[1]) in geometry.with_heads:
-        layer, heads = int(found[1]), [*range(geometry.n_heads)]
+    match = re.fullmatch(r"[Ll]([0-9]{1,6})", params.head.strip())
+    if match and int(match[1]) in geometry.with_heads:
+        layer, heads = int(match[1]), [*range(geometry.n_heads)]
     else:
         layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         heads = [head]
@@ -240,7 +240,7 @@ def patch_positions(subject: ExperimentContext, params: spec.PatchPositionsParam
         "attribution": pair.attributions(layer, pair.with_spans(layer, what, heads, places)),
         "part_effect": part_effect,
     }
-    values = {name: (each / pair.difference)[0] for name, each in changes.items()}
+    values = {name: (change / pair.difference)[0] for name, change in changes.items()}
     texts = beside["texts"] | {"part": list(spec.PARTS)}
     beside |= {"values": values | beside["values"], "texts": texts}
     return spec.PatchPositions.result(params, **beside)
@@ -260,8 +260,8 @@ def _one_pair(
     prompts, answers = _tokens(subject, params), list[int]()
 
     def metric_of(logits: Tensor) -> Metric:
-        metric, found = _metric(subject, params, prompts[0], logits[:, 0, -1].argmax(-1).tolist())
-        answers.extend(found)
+        metric, ids = _metric(subject, params, prompts[0], logits[:, 0, -1].argmax(-1).tolist())
+        answers.extend(ids)
         return metric
 
     both = np.array([prompts[0]]), np.array([prompts[1]])
@@ -523,30 +523,30 @@ def _positions_of_set(
     for step, batch in enumerate(batches := some.batches()):
         subject.progress(step, len(batches))
         pairs = some.run(batch, spec.PARTS, [layer])
-        spans = [[each[at][:: some.sign * -1] for at in batch[0]] for each in names.values()]
+        spans = [[span[at][:: some.sign * -1] for at in batch[0]] for span in names.values()]
         parts[batch[0]] = pairs.changes(layer, _parts(pairs, layer, heads))
         exact[batch[0]] = pairs.changes(layer, pairs.with_spans(layer, what, heads, spans))
         estimated[batch[0]] = pairs.attributions(layer, pairs.with_spans(layer, what, heads, spans))
-    of, shown, begin = (
+    of, selected, begin = (
         some.sign * (some.metrics[0] - some.metrics[1]),
         some.shown,
         subject.start_token,
     )
     ratios = {"part_effect": parts, "span_effect": exact, "span_attribution": estimated}
-    moved = some.sign * parts[shown, spec.PARTS.index(what)]
+    moved = some.sign * parts[selected, spec.PARTS.index(what)]
     texts = {
         "part": list(spec.PARTS),
         "span": list(names),
-        "pair": ["".join(subject.decode([*some.pairs[at].clean[begin:]])) for at in shown],
+        "pair": ["".join(subject.decode([*some.pairs[at].clean[begin:]])) for at in selected],
     }
-    others = {"pair_effect": moved, "pair_difference": some.sign * of[shown]}
-    ratios_of = {name: (each, of) for name, each in ratios.items()}
+    others = {"pair_effect": moved, "pair_difference": some.sign * of[selected]}
+    ratios_of = {name: (ratio, of) for name, ratio in ratios.items()}
     return some.answer(spec.PatchPositions, ratios_of, others, texts)
 
 
 def _spans(subject: ExperimentContext, pairs: Sequence[TokenPair]) -> dict[str, Spans]:
     """Return where to replace what in each pair: at every position, or at spans that all have."""
-    length, found = len(pairs[0].clean), dict[str, Spans]()
+    length, spans = len(pairs[0].clean), dict[str, Spans]()
     if any(len(pair.clean) != length for pair in pairs):
         names = [name for name in pairs[0].spans if all(name in pair.spans for pair in pairs)]
         return {name: [pair.spans[name] for pair in pairs] for name in names}
@@ -559,5 +559,5 @@ def _spans(subject: ExperimentContext, pairs: Sequence[TokenPair]) -> dict[str, 
             for name in pairs[0].spans
             if name != END and all(pair.spans.get(name) == both for pair in pairs)
         ]
-        found[" ".join([str(at), *words])] = [both] * len(pairs)
-    return found
+        spans[" ".join([str(at), *words])] = [both] * len(pairs)
+    return spans

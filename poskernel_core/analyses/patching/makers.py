@@ -103,7 +103,7 @@ def order(pool: np.ndarray, generator: np.random.Generator) -> Iterator[Drawn]:
             continue
         changed = [*row]
         changed[key + 1], changed[other + 1] = row[other + 1], row[key + 1]
-        ends = [[*each, row[key], each[key + 1]] for each in (row, changed)]
+        ends = [[*tokens, row[key], tokens[key + 1]] for tokens in (row, changed)]
         yield ends[0], ends[1], {"key": (key, key), "follower": (key + 1, other + 1)}
 
 

@@ -115,23 +115,23 @@ def token_pairs(subject: ExperimentContext, params: PairsParams) -> list[TokenPa
     """
     if subject.encode is None and params.maker not in makers.OF_TOKENS:
         raise BadRequest("A set of pairs needs a tokenizer, and the model has none.")
-    rows, found, bad = _rows(subject, params), list[TokenPair](), list[str]()
+    rows, pairs, bad = _rows(subject, params), list[TokenPair](), list[str]()
     context = subject.run.context if subject.run else subject.model.geometry.n_ctx
     answer_of = cache(partial(answer_id, subject))
     for number, row in enumerate(rows, 1):
         try:
             pair = _cut(subject, row, answer_of) if isinstance(row, PromptPair) else row
-            found.append(_with_start(subject, pair, context))
+            pairs.append(_with_start(subject, pair, context))
         except BadRequest as error:
             bad.append(f"row {number}: {str(error).removesuffix('.')}")
-    if bad and not (params.skip_bad and found):
+    if bad and not (params.skip_bad and pairs):
         more = f"; and {len(bad) - MAX_NAMED:,} more" * (len(bad) > MAX_NAMED)
-        way = "mend these, or leave them out" if found else "mend these"
+        way = "mend these, or leave them out" if pairs else "mend these"
         raise BadRequest(
             f"{len(bad):,} of {counted(len(rows), 'row')} cannot be used: {way} "
             f"({'; '.join(bad[:MAX_NAMED])}{more})."
         )
-    return found
+    return pairs
 
 
 def groups_of_pairs(pairs: Sequence[TokenPair]) -> np.ndarray:
@@ -139,7 +139,7 @@ def groups_of_pairs(pairs: Sequence[TokenPair]) -> np.ndarray:
 
     All pairs of a template are in one group; those without one are independent.
     """
-    names = [each.template or number for number, each in enumerate(pairs)]
+    names = [pair.template or number for number, pair in enumerate(pairs)]
     order = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return np.array([order[name] for name in names], dtype=np.int64) % max(1, groups_of(len(order)))
 
@@ -153,8 +153,8 @@ def by_length(
     pos]``.
     """
     lengths = defaultdict[int, list[int]](list)
-    for number, each in enumerate(pairs):
-        lengths[len(each.clean)].append(number)
+    for number, pair in enumerate(pairs):
+        lengths[len(pair.clean)].append(number)
     for length, numbers in lengths.items():
         size = size_of(length)
         for some in np.split(np.array(numbers), range(size, len(numbers), size)):
@@ -189,7 +189,7 @@ def _rows(subject: ExperimentContext, params: PairsParams) -> Sequence[PromptPai
         rows = makers.OF_TEXTS[params.maker](subject.encode, generator)
     elif len(subject.source.pool) >= makers.HALF:
         drawn = makers.OF_TOKENS[params.maker](subject.source.pool, generator)
-        rows = (_of_tokens(*each) for each in drawn)
+        rows = (_of_tokens(*sample) for sample in drawn)
     else:
         rows = iter(())
     made = [*islice(rows, params.count)]
@@ -244,15 +244,15 @@ def _spans(subject: ExperimentContext, text: str) -> tuple[Ids, dict[str, slice]
         places[span[1]], last = (len(plain), len(plain) + len(span[2])), span.end()
         plain += span[2]
     plain += text[last:]
-    ids, found = subject.encode(plain), {}
+    ids, spans = subject.encode(plain), {}
     if max(ids, default=0) >= subject.model.geometry.n_vocab:
         raise BadRequest(f"{plain[:40]!r} has tokens that are not in the vocabulary")
     for name, ends in places.items():
         first, end = (_common(subject.encode(plain[:place]), ids) for place in ends)
         if end <= first:
             raise BadRequest(f"the span {name!r} holds no whole token")
-        found[name] = slice(first, end)
-    return tuple(ids), found
+        spans[name] = slice(first, end)
+    return tuple(ids), spans
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

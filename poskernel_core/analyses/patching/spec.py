@@ -126,7 +126,7 @@ class _Patch(OfPairs[P]):
         else:
             unused = {"count": MADE, "skip_bad": False, "exact": "largest"}
         known = type(params).model_fields
-        return params.model_copy(update={n: each for n, each in unused.items() if n in known})
+        return params.model_copy(update={n: value for n, value in unused.items() if n in known})
 
     def canonical(self, run: RunSpec, params: P) -> RunSpec:
         made = super().canonical(run, params)
@@ -145,8 +145,8 @@ class _Patch(OfPairs[P]):
                 "Expected two prompts, a clean and a changed one, but one of them is empty: type "
                 "both, or give a set of pairs."
             )
-        whole = text_run(run, TextParams(text=params.clean), whole=True)
-        return whole.model_copy(update={"positions": (0,)})
+        clean_run = text_run(run, TextParams(text=params.clean), whole=True)
+        return clean_run.model_copy(update={"positions": (0,)})
 
     def reads(self, run: RunSpec, params: P) -> RunSpec:
         """Return the run of the clean prompt; of a set, two windows with the start token alone."""

@@ -48,8 +48,8 @@ def as_table(given: Any) -> str:
     rows = [_row(row, number) for number, row in enumerate(_rows_of(given), 1)]
     if not rows:
         raise ValueError("expected a table with rows, got none")
-    told = (row.model_dump(exclude_defaults=True) for row in rows)
-    table = "\n".join(json.dumps(each, ensure_ascii=False) for each in told)
+    entries = (row.model_dump(exclude_defaults=True) for row in rows)
+    table = "\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
     if len(table) > MAX_TEXT_CHARACTERS:
         raise ValueError(
             f"expected up to {MAX_TEXT_CHARACTERS:,} characters, got {len(table):,} in "
@@ -113,7 +113,7 @@ def _rows_of(given: Any) -> list[Any]:
     except (ValueError, csv.Error) as error:
         raise ValueError(f"expected a table as CSV or JSONL, and it is {error}") from error
     names = [name.strip().lower() for name in names]
-    if missing := [each for each in COLUMNS if each not in map(_ours, names)]:
+    if missing := [column for column in COLUMNS if column not in map(_ours, names)]:
         raise ValueError(
             f"expected a table with the columns {', '.join(COLUMNS)} in its first line, got "
             f"{header[:60]!r} without {', '.join(missing)}"
@@ -134,7 +134,7 @@ def _ours(name: str) -> str:
 def _row(given: Any, number: int) -> PromptPair:
     if not isinstance(given, Mapping):
         raise ValueError(f"row {number}: expected {', '.join(COLUMNS)} by name, got {given!r:.60}")
-    fields = {_ours(name): each for name, each in given.items() if each is not None}
+    fields = {_ours(name): value for name, value in given.items() if value is not None}
     try:
         return PromptPair(
             **{name: fields[name] for name in PromptPair.model_fields & fields.keys()}

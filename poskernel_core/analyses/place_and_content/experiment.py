@@ -69,7 +69,7 @@ def turns_of(
     rotation: Rotation, keys: Float[Tensor, "text kv pos d"]
 ) -> Float[Tensor, "#text 1 pos 2 d"]:
     """Return cosines and sines of every dimension of the keys; 1 and 0 where nothing is turned."""
-    cos, sin = (each[:, None].double() for each in (rotation.cos, rotation.sin))
+    cos, sin = (table[:, None].double() for table in (rotation.cos, rotation.sin))
     plain = torch.zeros_like(keys[: len(cos), :1])
     return torch.stack([rotation.turned(cos, cos, plain + 1), rotation.turned(sin, sin, plain)], -2)
 

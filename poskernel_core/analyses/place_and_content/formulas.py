@@ -23,8 +23,8 @@ def variances(
     The parts are place, content, both together, twice the covariance of place and content on the
     diagonal, and the product of the squared lengths.
     """
-    query, turn = (each.reshape(*each.shape[:-2], -1) for each in (queries, turns))
-    mean_turn, mean_key = (each.mean(axis=-2, keepdims=True) for each in (turn, keys))
+    query, turn = (array.reshape(*array.shape[:-2], -1) for array in (queries, turns))
+    mean_turn, mean_key = (array.mean(axis=-2, keepdims=True) for array in (turn, keys))
     lengths = (query**2).sum(axis=-1) * (keys**2).sum(axis=-1).mean(axis=-1)[..., None]
     turn, keys = turn - mean_turn, keys - mean_key
     mean_turned = (query * mean_turn).reshape(queries.shape).sum(axis=-2)
@@ -32,7 +32,7 @@ def variances(
     content = mean_turned @ keys.mT
     covariances = _covariance(turn) * np.tile(_covariance(keys), (2, 2))
     both = ((query @ covariances) * query).sum(axis=-1)
-    squares = ((each**2).mean(axis=-1) for each in (place, content))
+    squares = ((scores**2).mean(axis=-1) for scores in (place, content))
     return np.stack([*squares, both, 2 * (place * content).mean(axis=-1), lengths])
 
 

@@ -121,7 +121,7 @@ class _Texts(Observer):
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         if call.layer not in self._wanted:
             return
-        q, k = (each.float().cpu().numpy() for each in (call.q[:, :, self.recorded], call.k))
+        q, k = (tensor.float().cpu().numpy() for tensor in (call.q[:, :, self.recorded], call.k))
         heads, length = q.shape[1], k.shape[2]
         if call.layer not in self.layers:
             keys, spread = (
@@ -182,21 +182,24 @@ class _Texts(Observer):
             return np.stack([kernel.noise, equal.total / spread])
 
 
-def component_keys(found: Components, head: int) -> Tensor:
+def component_keys(components: Components, head: int) -> Tensor:
     """Return a head's unrotated keys of the components, summed over texts, ``[component, key, d]``.
 
     The order is that of ``found.names``.
     """
-    weight = found.weight("key", head)[..., None]
-    rows = [found.key.through(part, (part.rows * weight).sum(dim=1), head) for part in found.parts]
-    if found.has_constant:
-        rows.append(found.key.constant(head).sum(dim=0, keepdim=True))
+    weight = components.weight("key", head)[..., None]
+    rows = [
+        components.key.through(part, (part.rows * weight).sum(dim=1), head)
+        for part in components.parts
+    ]
+    if components.has_constant:
+        rows.append(components.key.constant(head).sum(dim=0, keepdim=True))
     return torch.cat(rows)
 
 
-def turned(found: Components, keys: Tensor) -> np.ndarray:
+def turned(components: Components, keys: Tensor) -> np.ndarray:
     """Return keys ``[component, key, d]`` after the layer's rotation."""
-    return found.turned(keys[:, None])[:, 0].cpu().numpy()
+    return components.turned(keys[:, None])[:, 0].cpu().numpy()
 
 
 def _shares(
@@ -212,21 +215,21 @@ def _shares(
     layers = sorted({layer for layer, _ in cells})
     for group, tokens in texts.batches(layers[-1]):
         progress()
-        for found in read_layers(texts.model, tokens, layers):
-            names[found.layer] = [NAMES.get(name, name) for name in found.names]
-            heads = [head for layer, head in cells if layer == found.layer]
-            for _, some in groupby(heads, found.key.shared.__rfloordiv__):
+        for components in read_layers(texts.model, tokens, layers):
+            names[components.layer] = [NAMES.get(name, name) for name in components.names]
+            heads = [head for layer, head in cells if layer == components.layer]
+            for _, some in groupby(heads, components.key.shared.__rfloordiv__):
                 sharing = [*some]
-                keys = turned(found, component_keys(found, sharing[0])) / texts.each
-                for cell in product([found.layer], sharing):
-                    own = np.array([each.of(group, keys) for each in gradients[cell]])
+                keys = turned(components, component_keys(components, sharing[0])) / texts.each
+                for cell in product([components.layer], sharing):
+                    own = np.array([gradient.of(group, keys) for gradient in gradients[cell]])
                     sums[cell] = sums[cell] + own
     for cell, pair in gradients.items():
-        told, share = names[cell[0]], sums[cell]
+        sources, share = names[cell[0]], sums[cell]
         if texts.layers[cell[0]].rule.slopes is not None:
-            bias = np.array([each.bias_share for each in pair])
-            told, share = [*told, BIAS], np.concatenate([share, bias[..., None]], axis=-1)
-        yield cell, told, share, texts.certainty(*cell, *pair)
+            bias = np.array([gradient.bias_share for gradient in pair])
+            sources, share = [*sources, BIAS], np.concatenate([share, bias[..., None]], axis=-1)
+        yield cell, sources, share, texts.certainty(*cell, *pair)
 
 
 def kind_of(name: str) -> str:
@@ -244,17 +247,17 @@ def all_heads(subject: ExperimentContext, params: spec.PositionSourcesParams) ->
     cells = [(layer, head) for layer in layers for head in range(heads[layer])]
     one = 2 * 4 * len(texts.kept) * texts.groups * texts.windows.shape[1] * geometry.d_head
     size = max(1, GRADIENTS // one)
-    found = [
-        each
+    entries = [
+        entry
         for first in range(0, len(cells), size)
-        for each in _shares(
+        for entry in _shares(
             texts, cells[first : first + size], partial(subject.progress, first, len(cells))
         )
     ]
-    names = ordered(name for _, own, _, _ in found for name in own)
+    names = ordered(name for _, own, _, _ in entries for name in own)
     shape = (2, len(texts.kept), geometry.n_layers, geometry.n_heads, len(names))
     shares, certainty = np.full(shape, np.nan), np.full(shape[:-1], np.nan)
-    for cell, own, share, certain in found:
+    for cell, own, share, certain in entries:
         shares[:, :, *cell][..., [names.index(name) for name in own]] = share
         certainty[:, :, *cell] = certain
     known = known_where(certainty[:, 0])
@@ -269,8 +272,8 @@ def all_heads(subject: ExperimentContext, params: spec.PositionSourcesParams) ->
             for kind in spec.KINDS
         }
         values = {
-            name: np.where(known.reshape(*known.shape, *[1] * (each.ndim - 2)), each, np.nan)
-            for name, each in values.items()
+            name: np.where(known.reshape(*known.shape, *[1] * (array.ndim - 2)), array, np.nan)
+            for name, array in values.items()
         }
         numbers.append(values | dict(zip(CERTAINTY, certainty[:, place], strict=True)))
     return spec.PositionSources.estimated(
@@ -310,19 +313,19 @@ def one_head(subject: ExperimentContext, params: spec.HeadSourcesParams) -> Resu
     shares: Any = np.zeros(3)[:, None, None]
     for group, tokens in texts.batches(layer):
         subject.progress(group, 2 * texts.groups)
-        found = read_components(texts.model, tokens, layer)
-        unturned = component_keys(found, head) / texts.each
+        components = read_components(texts.model, tokens, layer)
+        unturned = component_keys(components, head) / texts.each
         mean = unturned[:, params.skip :].mean(dim=1, keepdim=True).expand_as(unturned)
-        part, constant = turned(found, unturned), turned(found, mean)
+        part, constant = turned(components, unturned), turned(components, mean)
         kernel, equal = gradients
         shares = shares + np.array(
             [kernel.of(group, part), equal.of(group, part), kernel.of(group, constant)]
         )
         keys[group] = keys[group] + part
-    names = [NAMES.get(name, name) for name in found.names]
+    names = [NAMES.get(name, name) for name in components.names]
     if reading.rule.slopes is not None:
         names.append(BIAS)
-        bias = [*(each.bias_share for each in gradients), np.zeros(len(texts.kept))]
+        bias = [*(gradient.bias_share for gradient in gradients), np.zeros(len(texts.kept))]
         shares = np.concatenate([shares, np.array(bias)[..., None]], axis=-1)
     certainty = texts.certainty(layer, head, *gradients)
     if not known_where(certainty[:, 0]):

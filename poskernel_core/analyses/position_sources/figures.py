@@ -38,21 +38,21 @@ def bars_figure(head: Result, most: int = MOST) -> go.Figure:
 
     The last bar is the sum of all others.
     """
-    shown, sources = largest(head, most), head.words("source")
+    places, sources = largest(head, most), head.words("source")
     effects = "effect" in head.values
     figure = make_subplots(rows=1, cols=1 + effects, shared_yaxes=True, horizontal_spacing=0.04)
     share, error = head.values["share"], head.errors["share"]
-    names = [sources[place] for place in shown]
-    rest = float(np.nansum(np.delete(share, shown)))
+    names = [sources[place] for place in places]
+    rest = float(np.nansum(np.delete(share, places)))
     colours = [COLOURS[_kind(name)] for name in names]
     figure.add_bar(
         y=[*names, "all others"],
-        x=[*share[shown], rest],
+        x=[*share[places], rest],
         orientation="h",
         name="share, keys weighted by the kernel",
         marker_color=[*(fade(colour, 0.7) for colour in colours), fade(MUTED, 0.5)],
-        error_x={"array": [*error[shown], 0], "thickness": 1.5, "width": 3, "color": MUTED},
-        text=[*(measured(*pair) for pair in zip(share[shown], error[shown], strict=True)),
+        error_x={"array": [*error[places], 0], "thickness": 1.5, "width": 3, "color": MUTED},
+        text=[*(measured(*pair) for pair in zip(share[places], error[places], strict=True)),
               measured(rest, np.nan)],
         textposition="none",
         hovertemplate="<b>%{y}</b><br>share %{text}<extra></extra>",
@@ -60,7 +60,7 @@ def bars_figure(head: Result, most: int = MOST) -> go.Figure:
     )  # fmt: skip
     figure.add_scatter(
         y=names,
-        x=head.values["equal_share"][shown],
+        x=head.values["equal_share"][places],
         mode="markers",
         name="all keys weighted alike",
         marker={"symbol": "line-ns-open", "size": 11, "color": MUTED, "line": {"width": 2}},
@@ -68,7 +68,7 @@ def bars_figure(head: Result, most: int = MOST) -> go.Figure:
         row=1, col=1,
     )  # fmt: skip
     if effects:
-        effect, wrong = head.values["effect"][shown], head.errors["effect"][shown]
+        effect, wrong = head.values["effect"][places], head.errors["effect"][places]
         figure.add_bar(
             y=names,
             x=effect,
@@ -90,9 +90,9 @@ def bars_figure(head: Result, most: int = MOST) -> go.Figure:
 
 def map_figure(head: Result) -> go.Figure:
     """Draw what one head's largest components add to the score at each offset of one query."""
-    shown, sources, query = largest(head), head.words("source"), head.chosen["query"]
-    score, error = head.values["score"][shown], head.errors["score"][shown]
-    names, offsets = [sources[place] for place in shown], head.coordinates["offset"]
+    places, sources, query = largest(head), head.words("source"), head.chosen["query"]
+    score, error = head.values["score"][places], head.errors["score"][places]
+    names, offsets = [sources[place] for place in places], head.coordinates["offset"]
     reach = max(1e-6, float(np.nanmax(np.abs(score), initial=0)))
     steps = np.linspace(0, 1, len(DIVERGING))
     figure = go.Figure()
@@ -116,19 +116,19 @@ def map_figure(head: Result) -> go.Figure:
 
 def turning_figure(head: Result) -> go.Figure:
     """Draw the two parts of each share of a rotary head: mean keys, turned, and the rest."""
-    shown, sources = largest(head), head.words("source")
-    names, figure = [sources[place] for place in shown], go.Figure()
+    places, sources = largest(head), head.words("source")
+    names, figure = [sources[place] for place in places], go.Figure()
     for value, label, colour in (
         ("turned_share", "supplies the constant key", BLUE),
         ("place_share", "knows its place", VERMILLION),
     ):
         figure.add_bar(
             y=names,
-            x=head.values[value][shown],
+            x=head.values[value][places],
             orientation="h",
             name=label,
             marker_color=fade(colour, 0.7),
-            error_x={"array": head.errors[value][shown], "thickness": 1.5, "width": 3,
+            error_x={"array": head.errors[value][places], "thickness": 1.5, "width": 3,
                      "color": MUTED},
             hovertemplate=f"<b>%{{y}}</b>, {label}<br>%{{x:.3g}}<extra></extra>",
         )  # fmt: skip
@@ -142,7 +142,7 @@ def list_figure(every: Result, most: int = LISTED) -> go.Figure:
     """Draw the largest shares of all heads, largest on top: a bar for each head and its source."""
     share, names = every.values["share"], every.words("source")
     order = np.argsort(-np.nan_to_num(share), axis=None, kind="stable")[:most]
-    places = [tuple(map(int, np.unravel_index(each, share.shape))) for each in order]
+    places = [tuple(map(int, np.unravel_index(index, share.shape))) for index in order]
     places = [place for place in places if share[place] > 0]
     wrong = [float(every.errors["share"][place]) for place in places]
     figure = go.Figure().add_bar(

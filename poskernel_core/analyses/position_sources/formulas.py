@@ -113,9 +113,9 @@ class Gradient:
         return 1 - _ratio(self.total, self.plain)
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return the ratio; NaN where there is no variance at all."""
-    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole != 0)
+    return np.divide(part, total, out=np.full(part.shape, np.nan), where=total != 0)
 
 
 def gradient(
@@ -131,7 +131,7 @@ def gradient(
     queries = (reading.rule.scale * reading.queries / rows).astype(np.float32)
     scores, bias = _centred(reading)
     every = scores.sum(axis=0)
-    found, pull, pulled, biased = [], np.empty_like(scores), np.empty(0), np.zeros((groups, groups))
+    parts, pull, pulled, biased = [], np.empty_like(scores), np.empty(0), np.zeros((groups, groups))
     for place, choice in enumerate(kept):
         if place < len(weights):
             weight = weights[place].astype(np.float32)
@@ -146,8 +146,8 @@ def gradient(
         total = float((slopes * reading.keys).sum()) + of_bias
         mean = ((every - scores[~choice].sum(axis=0)) / choice.sum())[choice]
         plain = variance(mean.astype(np.float64), weight[choice]).mean()
-        found.append((slopes.astype(np.float32), of_bias, total, plain))
-    return Gradient(*(np.array(each) for each in zip(*found, strict=True)))
+        parts.append((slopes.astype(np.float32), of_bias, total, plain))
+    return Gradient(*(np.array(column) for column in zip(*parts, strict=True)))
 
 
 def _centred(
@@ -203,27 +203,27 @@ def effects(
     ``run_keys`` are the mean keys of ``K`` for each choice. With ALiBi, the last component is its
     bias.
     """
-    products = [reading.products(each) for each in run_keys]
-    kernels = [reading.kernel(each) for each in products]
-    found = []
+    products = [reading.products(mean_keys) for mean_keys in run_keys]
+    kernels = [reading.kernel(product) for product in products]
+    distances = []
     for place in range(keys.shape[1]):
         progress(place, keys.shape[1])
         part = reading.products(keys[:, place])
-        found.append(
+        distances.append(
             [
-                _apart(kernel, reading.kernel(whole - part[choice].mean(axis=0)), choice)
-                for whole, kernel, choice in zip(products, kernels, kept, strict=True)
+                _apart(kernel, reading.kernel(product - part[choice].mean(axis=0)), choice)
+                for product, kernel, choice in zip(products, kernels, kept, strict=True)
             ]
         )
     if reading.rule.slopes is not None:
         flat = replace(reading, rule=replace(reading.rule, slopes=None))
-        found.append(
+        distances.append(
             [
-                _apart(kernel, flat.kernel(whole), choice)
-                for whole, kernel, choice in zip(products, kernels, kept, strict=True)
+                _apart(kernel, flat.kernel(product), choice)
+                for product, kernel, choice in zip(products, kernels, kept, strict=True)
             ]
         )
-    return np.array(found).T
+    return np.array(distances).T
 
 
 def _apart(one: np.ndarray, other: np.ndarray, choice: np.ndarray) -> float:
@@ -247,7 +247,7 @@ def by_offset(
     queries = reading.rule.scale * reading.queries.astype(np.float64)
     positions = np.unique(reading.positions)
     bias = reading.rule.slopes is not None
-    found = np.full((len(kept), len(positions), count + bias, offsets), np.nan)
+    mean_scores = np.full((len(kept), len(positions), count + bias, offsets), np.nan)
     for place, n in enumerate(positions):
         low = reading.rule.first_visible(int(n), reading.skip)
         near = slice(max(low, n - offsets + 1), n + 1)
@@ -261,8 +261,8 @@ def by_offset(
         for choice, one in enumerate(kept):
             pairs = np.outer(one, one) * (1 - np.eye(groups))
             scores = pairs.ravel() @ table / pairs.sum()
-            found[choice, place, :count, :size] = scores.reshape(count, size)
+            mean_scores[choice, place, :count, :size] = scores.reshape(count, size)
         if bias:
             row = reading.bias[np.flatnonzero(rows)[0]]
-            found[:, place, count, :size] = (row - row[low : n + 1] @ weights)[near][::-1]
-    return found
+            mean_scores[:, place, count, :size] = (row - row[low : n + 1] @ weights)[near][::-1]
+    return mean_scores

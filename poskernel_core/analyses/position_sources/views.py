@@ -75,7 +75,7 @@ def named_source(name: str) -> str:
 
 def _every(result: Result) -> str:
     shares = discovered(result, Condition("share", HALF)).sure, np.isfinite(result.values["share"])
-    sure, known = (int(each.any(axis=-1).sum()) for each in shares)
+    sure, known = (int(mask.any(axis=-1).sum()) for mask in shares)
     if not known:
         return "No shares are given for any head: none has a positional score to explain."
     if not (sure or passing(result, "share", HALF)[1][shares[1]].all()):

@@ -127,7 +127,7 @@ def position_vs_token(subject: ExperimentContext, params: spec.PositionVsTokenPa
 
 def _result(params: spec.PositionVsTokenParams, conditions: list[MeansAndErrors]) -> Result:
     values, errors = (
-        {name: np.stack([found[name][i] for found in conditions]) for name in conditions[0]}
+        {name: np.stack([condition[name][i] for condition in conditions]) for name in conditions[0]}
         for i in (0, 1)
     )
     offset = largest_offsets(values["profile"])

@@ -68,10 +68,10 @@ def _masses(result: Result) -> str:
     alone = result.select(condition=POSITION)
     masses, offsets = named(alone, "largest_mass"), named(alone, "largest_offset")
     back = (alone.values["largest_offset"] > 0).astype(float)
-    found = discovered(
+    listing = discovered(
         alone, Condition("largest_mass", ATTENTION), Condition(Estimate(back, back, back), 1)
     )
-    sure = [name_at(alone, "largest_mass", tuple(at)) for at in np.argwhere(found.sure).tolist()]
+    sure = [name_at(alone, "largest_mass", tuple(at)) for at in np.argwhere(listing.sure).tolist()]
     if not sure:
         none = masses and all(
             mass.sign(ATTENTION) < 0 or not offsets[head].value for head, mass in masses.items()
@@ -83,7 +83,7 @@ def _masses(result: Result) -> str:
         return said_of_none if none else ""
     first = max(sure, key=lambda head: masses[head].value)
     return (
-        f"Fed positions alone, {of_all(len(sure), len(masses), beside=found.beside).lower()} give"
+        f"Fed positions alone, {of_all(len(sure), len(masses), beside=listing.beside).lower()} give"
         f"{'' if len(sure) > 1 else 's'} {ATTENTION:g} or more of the attention to one "
         f"distance back, such as {first} ({masses[first]}, {_back(offsets[first].value)})."
     )
@@ -175,8 +175,8 @@ def _by_offset(result: Result) -> go.Figure:
 
 
 def _map(result: Result) -> go.Figure:
-    shown = only_visible(result.values["pattern"].astype(np.float64))
-    return stage_map(shown, title="", span=(0.0, 1.0), unit=SHARE)
+    pattern = only_visible(result.values["pattern"].astype(np.float64))
+    return stage_map(pattern, title="", span=(0.0, 1.0), unit=SHARE)
 
 
 def _look_back(result: Result) -> go.Figure:
@@ -202,7 +202,7 @@ def _last_rows(result: Result) -> go.Figure:
         marker={
             "size": 16,
             "symbol": "circle-open",
-            "color": [each.colour for each in CASE_LOOKS],
+            "color": [case_look.colour for case_look in CASE_LOOKS],
             "line_width": 2,
         },
     )

@@ -205,11 +205,11 @@ class PreviousToken(Analysis[PreviousTokenParams]):
         self, statistics: Statistics, params: PreviousTokenParams, progress: Progress
     ) -> Result:
         """Compute a replicate; with only one text, position and content cannot be separated."""
-        found = self.compute(statistics, params, progress)
+        result = self.compute(statistics, params, progress)
         if statistics["main"].header.windows > 1:
-            return found
-        parts = {n: a * np.nan for n, a in found.values.items() if n.startswith(PARTS)}
-        return replace(found, values=found.values | parts)
+            return result
+        parts = {n: a * np.nan for n, a in result.values.items() if n.startswith(PARTS)}
+        return replace(result, values=result.values | parts)
 
     @classmethod
     def derived(cls, result: Result) -> Result:
@@ -250,10 +250,10 @@ def _split(view: StatisticsView, scores: np.ndarray) -> dict[str, np.ndarray]:
     )
     position = bands.without_bias(position, scores, header.windows)
     parts = {"position": position, "content": scores - position}
-    found = {f"{name}_profile": part for name, part in parts.items()}
+    values = {f"{name}_profile": part for name, part in parts.items()}
     for name, part in parts.items():
-        found[f"{name}_advantage"] = part[..., BAND + 1] - part[..., BAND]
-    return found
+        values[f"{name}_advantage"] = part[..., BAND + 1] - part[..., BAND]
+    return values
 
 
 def diagonals(profile: np.ndarray) -> dict[str, np.ndarray]:

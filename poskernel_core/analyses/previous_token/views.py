@@ -64,9 +64,9 @@ def scores(head: Result, reach: int = BAND) -> go.Figure:
     offsets is subtracted. The current and the previous token, k = 0 and 1, are marked with their
     deviation from the straight line through their neighbours.
     """
-    shown = np.abs(head.coordinates["band"]) <= reach
-    offsets, error = head.coordinates["band"][shown], head.errors["score_profile"][shown]
-    score, position = (head.values[f"{name}_profile"][shown] for name in ("score", "position"))
+    drawn = np.abs(head.coordinates["band"]) <= reach
+    offsets, error = head.coordinates["band"][drawn], head.errors["score_profile"][drawn]
+    score, position = (head.values[f"{name}_profile"][drawn] for name in ("score", "position"))
     score, position = score - np.nanmean(score), position - np.nanmean(position)
     figure = go.Figure()
     rows = {"by position alone": (position, None), "mean raw score ± 1 s.e.": (score, error)}

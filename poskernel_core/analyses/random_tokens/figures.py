@@ -171,7 +171,7 @@ def norms(result: Result) -> go.Figure:
     ]
     figure = go.Figure()
     for head, (row, error, *power) in enumerate(zip(*numbers, strict=True)):
-        told = f"{measured(*power)}, {_off_law(tokens, row, power[0])}"
+        text = f"{measured(*power)}, {_off_law(tokens, row, power[0])}"
         add_curve(
             figure,
             tokens,
@@ -179,7 +179,7 @@ def norms(result: Result) -> go.Figure:
             error,
             look=look(head),
             where="%{x} visible tokens",
-            name=f"H{head}: {told if np.any(row > 0) else 'ablated'}",
+            name=f"H{head}: {text if np.any(row > 0) else 'ablated'}",
             floor=FLOOR,
         )
     marks = {"size": 6, "maxdisplayed": 16}

@@ -28,7 +28,7 @@ def clocks_figure(head: Result, kernel: Result) -> go.Figure:
     chosen = chosen[swing[chosen] > 0]
     chosen = chosen[np.argsort(head.values["wavelength"][chosen], kind="stable")]
     logit = kernel.values["positional_logit"]
-    offsets = [each for each in CLOCK_OFFSETS if each < np.isfinite(logit).sum()]
+    offsets = [offset for offset in CLOCK_OFFSETS if offset < np.isfinite(logit).sum()]
     wavelength, phase, amplitude = (
         head.values[name][chosen] for name in ("wavelength", "phase", "amplitude")
     )
@@ -46,14 +46,14 @@ def clocks_figure(head: Result, kernel: Result) -> go.Figure:
     )
     angle = (phase[:, None] + 2 * np.pi * np.array(offsets) / wavelength[:, None]).ravel()
     term = np.repeat(amplitude, len(offsets)) * np.cos(angle)
-    told = np.stack(
+    hover = np.stack(
         [np.repeat(wavelength, len(offsets)), np.tile(offsets, len(wavelength)), term], axis=-1
     )
     for name, there, colour in (
         ("adds to the score", term >= 0, VERMILLION),
         ("takes from the score", term < 0, BLUE),
     ):
-        _hands(figure, name, colour, x[there], y[there], angle[there], told[there])
+        _hands(figure, name, colour, x[there], y[there], angle[there], hover[there])
     figure.add_scatter(
         x=columns,
         y=np.full(len(columns), rows[-1] - 0.78),
@@ -76,7 +76,7 @@ def clocks_figure(head: Result, kernel: Result) -> go.Figure:
         range=[-0.55, len(columns) - 0.45],
         constrain="domain",
     )
-    names = [*(number(float(f"{each:.3g}")) for each in wavelength), "all: S(D)"]
+    names = [*(number(float(f"{length:.3g}")) for length in wavelength), "all: S(D)"]
     figure.update_yaxes(
         tickvals=[*rows, rows[-1] - 0.78],
         ticktext=names,
@@ -96,7 +96,7 @@ def _hands(
     x: np.ndarray,
     y: np.ndarray,
     angle: np.ndarray,
-    told: np.ndarray,
+    hover: np.ndarray,
 ) -> None:
     none = np.full_like(angle, np.nan)
     reach, height = RADIUS * np.cos(angle), RADIUS * np.sin(angle)
@@ -120,7 +120,7 @@ def _hands(
         marker={"color": colour, "size": 6},
         name=name,
         legendgroup=name,
-        customdata=told,
+        customdata=hover,
         hovertemplate="wavelength %{customdata[0]:.4g} tokens<br>offset %{customdata[1]}<br>"
         "adds %{customdata[2]:+.3g} nats<extra></extra>",
     )

@@ -24,8 +24,8 @@ def change_bands(subject: ExperimentContext, params: ChangedBandsParams) -> Resu
     geometry = subject.model.geometry
     cell = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
     effects = partial(_effects, start=int(subject.start_token))
-    each = each_window(subject, edits_of(subject, params), effects, cell)
-    ordered = {value.name: each[value.name] for value in ChangedBands.values}
+    arrays = each_window(subject, edits_of(subject, params), effects, cell)
+    ordered = {value.name: arrays[value.name] for value in ChangedBands.values}
     return ChangedBands.estimated(subject, params, means_of(ordered))
 
 
@@ -48,12 +48,12 @@ def edits_of(subject: ExperimentContext, params: ChangedBandsParams) -> list[Edi
     return [Edit(), *changes]
 
 
-def _effects(found: Measured, clean: Measured, start: int) -> dict[str, np.ndarray]:
-    pattern = found.pattern.astype(np.float64)
+def _effects(measurement: Measured, clean: Measured, start: int) -> dict[str, np.ndarray]:
+    pattern = measurement.pattern.astype(np.float64)
     apart = np.abs(pattern - clean.pattern).sum(axis=-1)
     return {
-        "loss": np.array(np.nanmean(found.loss)),
-        "previous_mass": found.previous_mass,
+        "loss": np.array(np.nanmean(measurement.loss)),
+        "previous_mass": measurement.previous_mass,
         "profile": _profile(pattern[start:, start:], len(pattern)),
         "pattern_distance": np.array(0.5 * apart.mean()),
     }

@@ -27,10 +27,10 @@ PerPair = Float[np.ndarray, " pair"]
 PerOffset = Float[np.ndarray, " offset"]
 
 
-def band_edges(found: Result) -> tuple[float, float]:
+def band_edges(result: Result) -> tuple[float, float]:
     """Return where the short and the middle band end, in tokens."""
-    long = found.params["long"]
-    return float(found.params["short"]), float(long or found.provenance["context"])
+    long = result.params["long"]
+    return float(result.params["short"]), float(long or result.provenance["context"])
 
 
 def amplitudes_figure(head: Result) -> go.Figure:
@@ -43,12 +43,12 @@ def amplitudes_figure(head: Result) -> go.Figure:
     sizes = []
     for name, colour, dash in (("amplitude", BLUE, "dash"), ("swing", VERMILLION, "solid")):
         value, error = head.values[name][turned], head.errors[name][turned]
-        shown = np.maximum(value, NOTHING)
-        sizes.append(shown)
-        low = np.minimum(error, shown - NOTHING / 10)
+        drawn = np.maximum(value, NOTHING)
+        sizes.append(drawn)
+        low = np.minimum(error, drawn - NOTHING / 10)
         figure.add_scatter(
             x=wavelength,
-            y=shown,
+            y=drawn,
             error_y={"array": error, "arrayminus": low, "symmetric": False, "thickness": 1},
             name=name,
             mode="lines+markers",
@@ -162,51 +162,54 @@ def _over_wavelengths(
 
 def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
     """Draw the positional logit by offset, and the part of each band."""
-    logit, shown = _visible(head, "positional_logit")
-    parts = head.values["band_logit"][:, shown]
+    logit, visible = _visible(head, "positional_logit")
+    parts = head.values["band_logit"][:, visible]
     curves = {"S(D)": (logit, WHOLE)}
     for (name, look), part in zip(BAND_LOOKS.items(), parts, strict=True):
         curves[f"{name} wavelengths"] = (part, look)
     return _by_offset(
         curves,
         y_title="score − its mean (nats)",
-        error=head.errors["positional_logit"][shown],
+        error=head.errors["positional_logit"][visible],
         log_x=log_x,
     )
 
 
 def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
     """Draw the equivariant kernel, the positional kernel and the observed attention."""
-    kernel, shown = _visible(head, "equivariant_kernel")
+    kernel, visible = _visible(head, "equivariant_kernel")
     curves = {
         "equivariant kernel": (kernel, WHOLE),
         "positional kernel K": (
-            head.values["mean_key_kernel"][shown],
+            head.values["mean_key_kernel"][visible],
             Look(GREEN, "dashdot", "diamond"),
         ),
-        "observed attention": (head.values["observed"][shown], Look(VERMILLION, "dash", "square")),
+        "observed attention": (
+            head.values["observed"][visible],
+            Look(VERMILLION, "dash", "square"),
+        ),
     }
     return _by_offset(
         curves,
         y_title="probability per token",
-        error=head.errors["equivariant_kernel"][shown],
+        error=head.errors["equivariant_kernel"][visible],
         log_x=log_x,
     )
 
 
 def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
     """Draw the kernel, and the kernel without each band."""
-    kernel, shown = _visible(head, "equivariant_kernel")
+    kernel, visible = _visible(head, "equivariant_kernel")
     curves = {"all wavelengths": (kernel, WHOLE)}
-    rows = head.values["without_band"][:, shown]
+    rows = head.values["without_band"][:, visible]
     for (name, look), row in zip(BAND_LOOKS.items(), rows, strict=True):
         curves[f"without {name} ones"] = (row, look)
     return _by_offset(curves, y_title="probability per token", log_x=log_x)
 
 
 def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
-    shown = np.isfinite(head.values["positional_logit"])
-    return head.values[name][shown], shown
+    visible = np.isfinite(head.values["positional_logit"])
+    return head.values[name][visible], visible
 
 
 def _by_offset(
@@ -236,7 +239,7 @@ def losses_figure(changed: Result) -> go.Figure:
     figure = go.Figure()
     for treatment, colour, shape in zip(TREATMENTS, (BLUE, VERMILLION), ("", "/"), strict=True):
         places = [CHANGES.index(f"{band} {treatment}") for band in BANDS]
-        rise, error = (each["loss_change"][places] for each in (changed.values, changed.errors))
+        rise, error = (part["loss_change"][places] for part in (changed.values, changed.errors))
         figure.add_bar(
             x=list(BANDS),
             y=rise,
@@ -254,10 +257,10 @@ def profiles_figure(
 ) -> go.Figure:
     """Draw the head's mean attention by offset: clean, and with this treatment of each band."""
     profile, errors = changed.values["profile"], changed.errors["profile"]
-    shown = np.isfinite(profile[0])
-    curves = {"clean": (profile[0, shown], WHOLE)}
+    visible = np.isfinite(profile[0])
+    curves = {"clean": (profile[0, visible], WHOLE)}
     for band, look in BAND_LOOKS.items():
-        row = profile[CHANGES.index(f"{band} {treatment}"), shown]
+        row = profile[CHANGES.index(f"{band} {treatment}"), visible]
         curves[f"{band} ones {treatment}"] = (row, look)
-    figure = _by_offset(curves, y_title="mean attention", error=errors[0, shown], log_x=log_x)
+    figure = _by_offset(curves, y_title="mean attention", error=errors[0, visible], log_x=log_x)
     return set_title(figure, f"Attention of {changed.params['head']}, wavelengths {treatment}")

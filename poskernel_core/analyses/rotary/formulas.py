@@ -54,8 +54,8 @@ def products(queries: Products, keys: Products, factor: PerPair, scale: float) -
 
     ``keys`` are repeated for the query heads that share them. Pairs that are not turned give 0.
     """
-    found = scale * factor**2 * queries * np.conj(keys)
-    return np.where(np.isnan(factor), 0, found)
+    product = scale * factor**2 * queries * np.conj(keys)
+    return np.where(np.isnan(factor), 0, product)
 
 
 def swings(

@@ -123,18 +123,18 @@ def _layer(statistics: Statistics, params: EquivariantParams, layer: int) -> dic
     by_band = np.stack(parts, axis=-2)
     by_band -= by_band.mean(axis=-1, keepdims=True)
     logit = by_band.sum(axis=-2)
-    whole = formulas.equivariant_kernel(logit)
+    kernel = formulas.equivariant_kernel(logit)
     without = formulas.equivariant_kernel(logit[..., None, :] - by_band)
     row = {
         "positional_logit": logit,
         "band_logit": by_band,
-        "equivariant_kernel": whole,
+        "equivariant_kernel": kernel,
         "without_band": without,
-        "etc": effective_tokens(whole),
+        "etc": effective_tokens(kernel),
         "band_etc": effective_tokens(without),
-        **_apart("band_distance", without, whole[..., None, :]),
-        **_apart("kernel_distance", whole, mean_key),
-        **_apart("equivariant_attention_distance", whole, seen),
+        **_apart("band_distance", without, kernel[..., None, :]),
+        **_apart("kernel_distance", kernel, mean_key),
+        **_apart("equivariant_attention_distance", kernel, seen),
         "mean_key_kernel": mean_key,
         "observed": seen,
         **_apart("attention_distance", mean_key, seen),

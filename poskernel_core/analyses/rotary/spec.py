@@ -140,7 +140,7 @@ def _pair_share(pairs: np.ndarray) -> np.ndarray:
     return _share(np.abs(formulas.complex_pairs(pairs)) ** 2, pairs[..., formulas.POWER])
 
 
-def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _share(part: np.ndarray, total: np.ndarray) -> np.ndarray:
     """Return ``part / whole``, NaN where ``whole`` is 0."""
-    whole = np.broadcast_to(whole, part.shape)
-    return np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    total = np.broadcast_to(total, part.shape)
+    return np.divide(part, total, out=np.full(part.shape, np.nan), where=total > 0)

@@ -125,15 +125,15 @@ def split(
     of several. Returns their tables ``[query_component key_component]`` by name, and the margins of
     every key.
     """
-    whole, weights = queries.sum(axis=0), np.stack([*columns.values()])
+    full_query, weights = queries.sum(axis=0), np.stack([*columns.values()])
     margins, weighted, total = [], [], np.float64(0)
     for part in keys:
-        margins.append(part @ whole)
+        margins.append(part @ full_query)
         weighted.append(weights @ part)
         total = total + part.sum(axis=0)
     tables = np.einsum("ad,bcd->cab", queries, np.concatenate(weighted), optimize=True)
-    found = dict(zip(columns, tables, strict=True))
-    return found | {"query_margin": queries @ total.T, "key_margin": np.concatenate(margins)}
+    values = dict(zip(columns, tables, strict=True))
+    return values | {"query_margin": queries @ total.T, "key_margin": np.concatenate(margins)}
 
 
 def counted_keys(visible: Bool[np.ndarray, " key"], skip: int) -> Bool[np.ndarray, " key"]:

@@ -49,9 +49,9 @@ def less(result: Result, numbers: np.ndarray, against: str) -> np.ndarray:
 def largest(names: list[str], numbers: np.ndarray, most: int = MOST) -> list[tuple[str, float]]:
     """Return the numbers of largest size with their names, in descending order, then the rest."""
     order = np.argsort(-np.abs(numbers), kind="stable")
-    found = [(names[at], float(numbers[at])) for at in order[:most]]
+    pairs = [(names[at], float(numbers[at])) for at in order[:most]]
     left = order[most:]
-    return [*found, (f"{REST} ({len(left):,})", float(numbers[left].sum()))] if len(left) else found
+    return [*pairs, (f"{REST} ({len(left):,})", float(numbers[left].sum()))] if len(left) else pairs
 
 
 def score_figure(result: Result, against: str = MEAN) -> go.Figure:
@@ -75,10 +75,10 @@ def score_figure(result: Result, against: str = MEAN) -> go.Figure:
     style(figure, x_title="", y_title="", height=800)
     ends = [0.0]
     for row, (labels, numbers) in enumerate(panels.values(), 1):
-        shown = largest(labels, numbers) + ([(ALIBI, bias)] if bias else [])
-        sizes = [number for _, number in shown]
+        entries = largest(labels, numbers) + ([(ALIBI, bias)] if bias else [])
+        sizes = [number for _, number in entries]
         ends += sizes
-        figure.add_trace(signed_bars([name for name, _ in shown], sizes, "nats"), row=row, col=1)
+        figure.add_trace(signed_bars([name for name, _ in entries], sizes, "nats"), row=row, col=1)
     with_room(figure, ends)
     figure.update_xaxes(title_text=f"score, {against} (nats)", row=3, col=1)
     figure.update_annotations(x=0, xanchor="left", font_size=13)
@@ -123,16 +123,16 @@ def keys_figure(result: Result, against: str = MEAN) -> go.Figure:
     if "alibi_bias" in values:
         stacks[ALIBI] = less(result, values["alibi_bias"], against)
     where = token_names(result, len(values["score"]))
-    told, few = [where[key] for key in keys], len(keys) <= BARS
+    labels, few = [where[key] for key in keys], len(keys) <= BARS
     figure = go.Figure()
-    for (name, each), (colour, shape) in zip(stacks.items(), LOOKS, strict=False):
+    for (name, heights), (colour, shape) in zip(stacks.items(), LOOKS, strict=False):
         figure.add_bar(
-            x=keys, y=each[keys], name=name, customdata=told,
+            x=keys, y=heights[keys], name=name, customdata=labels,
             marker=hatched(MUTED if REST in name else colour, shape, size=6),
             hovertemplate=f"%{{customdata}}<br>{name} %{{y:+.2f}} nats<extra></extra>",
         )  # fmt: skip
     figure.add_scatter(
-        x=keys, y=less(result, values["score"], against)[keys], name="score", customdata=told,
+        x=keys, y=less(result, values["score"], against)[keys], name="score", customdata=labels,
         mode="markers", marker=DIAMOND | {"size": 8 if few else 3},
         hovertemplate="%{customdata}<br>score %{y:+.2f} nats<extra></extra>",
     )  # fmt: skip

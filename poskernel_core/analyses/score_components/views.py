@@ -20,15 +20,15 @@ PHRASES = {
 def _pair(result: Result) -> str:
     values, names = result.values, result.texts["key_names"].tolist()
     table = values["component_score"] - values["mean_component_score"]
-    key, query = (int(values[f"chosen_{each}"]) for each in ("key", "query"))
+    key, query = (int(values[f"chosen_{role}"]) for role in ("key", "query"))
     bias = values.get("alibi_bias", 0 * values["score"])
     total = float(table.sum() + bias[key] - bias[values["counted"] > 0].mean())
     if abs(total) < SMALLEST:
         return ""
     asks, has = np.unravel_index(int(np.argmax(np.sign(total) * table)), table.shape)
-    most, whole = (f"{abs(each):.1f}" for each in (table[asks, has], total))
+    most, gap = (f"{abs(number):.1f}" for number in (table[asks, has], total))
     return (
-        f"Key {key} lies {whole} nats {'above' if total > 0 else 'below'} its row's mean; the "
+        f"Key {key} lies {gap} nats {'above' if total > 0 else 'below'} its row's mean; the "
         f"largest pair makes {most}: {_wrote(names[has])} there, asked for by "
         f"{_wrote(names[asks])} at query {query}."
     )

@@ -34,8 +34,8 @@ class _Products(Observer):
         sizes = (3, header.n_layers, 1 + groups, heads, len(header.positions))
         self.sums = np.zeros(sizes)
         self._main, self._positions, self._skip = main, header.positions, skip
-        found = weights(max(1, header.groups), groups)
-        self._pairs, self._alone, self._kept = (torch.from_numpy(each) for each in found)
+        arrays = weights(max(1, header.groups), groups)
+        self._pairs, self._alone, self._kept = (torch.from_numpy(array) for array in arrays)
 
     def attention(self, call: AttentionCall, batch: Batch) -> None:
         heads, width, length = call.q.shape[1], call.q.shape[-1], max(self._positions) + 1
@@ -55,14 +55,14 @@ class _Products(Observer):
         count = count[:, None, None]
         pairs = position @ position.mT - total @ total.mT / count
         alone = (position @ score - total * score.sum(dim=-2, keepdim=True) / count)[..., 0]
-        whole = (score**2).sum(dim=(-2, -1)) - score.sum(dim=(-2, -1)) ** 2 / count[:, 0, 0]
+        squares = (score**2).sum(dim=(-2, -1)) - score.sum(dim=(-2, -1)) ** 2 / count[:, 0, 0]
         group = [sample % len(self._kept) for sample in batch.samples]
-        found = (
+        sums = (
             torch.einsum("tvgf,thngf->vhn", self._pairs[group], pairs),
             torch.einsum("tvg,thng->vhn", self._alone[group], alone),
-            torch.einsum("tv,thn->vhn", self._kept[group], whole),
+            torch.einsum("tv,thn->vhn", self._kept[group], squares),
         )
-        self.sums[:, call.layer] += torch.stack(found).numpy()
+        self.sums[:, call.layer] += torch.stack(sums).numpy()
 
 
 def weights(groups: int, read: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -112,7 +112,7 @@ def score_shares(subject: ExperimentContext, params: ShareParams) -> Result:
     return ScoreShares.estimated(
         subject,
         params,
-        (shares(*each) for each in np.moveaxis(seen.sums, 2, 0)),
+        (shares(*sums) for sums in np.moveaxis(seen.sums, 2, 0)),
         coordinates={"query": np.array(main.header.positions)},
         provenance={"first_windows": len(texts)},
     )

@@ -64,7 +64,9 @@ def scores(head: Head) -> Iterator[Claim]:
             )
             yield Claim("scores", text, share)
             return
-    if len(shares) == len(PARTS) and not any(math.isnan(each.value) for each in shares.values()):
+    if len(shares) == len(PARTS) and not any(
+        math.isnan(number.value) for number in shares.values()
+    ):
         position, content = shares.values()
         text = f"position ({position}) and content ({content}) share the variance of {{its}} scores"
         most = max(shares.values(), key=lambda share: share.value)

@@ -57,18 +57,18 @@ def sink_anatomy(subject: ExperimentContext, params: spec.SinkAnatomyParams) -> 
         subject.model.run(tokens, observers=[front], samples=some, positions=ids, until=-1)
         layers = [front.seen[layer] for layer in range(geometry.n_layers)]
         seen.add(torch.stack(layers).transpose(1, 2)[None], some)
-    whole, *without = replicated(lambda mean: formulas.numbers(mean, arrangements), seen)
-    none = whole["sink"] < params.threshold
-    for name in whole.keys() - {"sink"}:
-        whole[name] = whole[name].copy()
-        whole[name][none] = np.nan
+    full, *without = replicated(lambda mean: formulas.numbers(mean, arrangements), seen)
+    none = full["sink"] < params.threshold
+    for name in full.keys() - {"sink"}:
+        full[name] = full[name].copy()
+        full[name][none] = np.nan
     return spec.SinkAnatomy.estimated(
         subject,
         params,
-        [whole, *without],
+        [full, *without],
         coordinates={"distance": np.array([0, *far])},
         texts={
-            "arrangements": [str(each) for each in arrangements],
+            "arrangements": [str(arrangement) for arrangement in arrangements],
             "factors": formulas.interactions(arrangements),
             "reason": np.where(none, NO_SINK.format(params.threshold), "").tolist(),
         },
@@ -92,7 +92,7 @@ def _position_ids(
 ) -> np.ndarray:
     """Return position ids ``[row, pos]``; the first key is moved back by moving all others on."""
     ids = np.tile(np.arange(length), (len(arrangements) + len(far), 1))
-    ids[: len(arrangements), : spec.FRONT] = [each.ids for each in arrangements]
+    ids[: len(arrangements), : spec.FRONT] = [arrangement.ids for arrangement in arrangements]
     ids[len(arrangements) :, 1:] += np.array(far, int)[:, None]
     return ids
 
@@ -101,7 +101,10 @@ def _tokens(
     text: np.ndarray, start: int, arrangements: Sequence[formulas.Arrangement], far: int
 ) -> np.ndarray:
     rows = np.tile(text, (len(arrangements) + far, 1))
-    for row, each in zip(rows, arrangements, strict=False):
-        row[each.place], row[1 - each.place] = start if each.start_token else text[0], text[1]
+    for row, arrangement in zip(rows, arrangements, strict=False):
+        row[arrangement.place], row[1 - arrangement.place] = (
+            start if arrangement.start_token else text[0],
+            text[1],
+        )
     rows[len(arrangements) :, 0] = start
     return rows

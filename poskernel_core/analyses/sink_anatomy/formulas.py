@@ -40,21 +40,25 @@ def arrangements_of(scheme: str) -> list[Arrangement]:
 
     The first two have the target first, at position 0: the start token, then the ordinary token.
     """
-    every = [Arrangement(*each) for each in product((True, False), repeat=3)]
-    return [each for each in every if scheme == "learned" or each.ids == [0, 1]]
+    every = [Arrangement(*flags) for flags in product((True, False), repeat=3)]
+    return [
+        arrangement for arrangement in every if scheme == "learned" or arrangement.ids == [0, 1]
+    ]
 
 
 def subsets(arrangements: Sequence[Arrangement]) -> list[tuple[str, ...]]:
     """Return all sets of properties that can be told apart, single ones first."""
     names = [name for name in FACTORS if len(arrangements) == 8 or name != "position_zero"]
     sizes = range(1, len(names) + 1)
-    return [each for size in sizes for each in combinations(names, size)]
+    return [subset for size in sizes for subset in combinations(names, size)]
 
 
 def interactions(arrangements: Sequence[Arrangement]) -> list[str]:
     """Return the interactions in words, such as ``first × start token``."""
-    words = [[FACTORS[name] for name in each] for each in subsets(arrangements) if len(each) > 1]
-    return ["all three" if len(each) == len(FACTORS) else " × ".join(each) for each in words]
+    words = [
+        [FACTORS[name] for name in subset] for subset in subsets(arrangements) if len(subset) > 1
+    ]
+    return ["all three" if len(terms) == len(FACTORS) else " × ".join(terms) for terms in words]
 
 
 def contrasts(arrangements: Sequence[Arrangement]) -> Float[np.ndarray, "effect arrangement"]:
@@ -63,8 +67,8 @@ def contrasts(arrangements: Sequence[Arrangement]) -> Float[np.ndarray, "effect 
     An effect is the mean where the product of its properties' signs is 1, less that where it is -1.
     """
     signs = [
-        [np.prod([1 if getattr(one, name) else -1 for name in each]) for one in arrangements]
-        for each in subsets(arrangements)
+        [np.prod([1 if getattr(one, name) else -1 for name in subset]) for one in arrangements]
+        for subset in subsets(arrangements)
     ]
     return np.array(signs) * (2 / len(arrangements))
 
@@ -81,13 +85,13 @@ def numbers(
     places = [one.place for one in arrangements]
     effects = seen[:, :, range(count), places] @ contrasts(arrangements).T
     several = subsets(arrangements)
-    single = sum(len(each) == 1 for each in several)
-    (ss, oo), (os, so) = (np.moveaxis(seen[:, :, each, 0], 2, 0) for each in ([0, 1], [-2, -1]))
+    single = sum(len(subset) == 1 for subset in several)
+    (ss, oo), (os, so) = (np.moveaxis(seen[:, :, rows, 0], 2, 0) for rows in ([0, 1], [-2, -1]))
     return {
         "sink": ss,
         "attention": seen[:, :, :count],
         "position_zero": np.full_like(ss, np.nan),
-        **{each[0]: effects[..., place] for place, each in enumerate(several[:single])},
+        **{subset[0]: effects[..., place] for place, subset in enumerate(several[:single])},
         "interaction": effects[..., single:],
         "exchanged": np.moveaxis(np.array([[ss, so], [os, oo]]), (0, 1), (-2, -1)),
         "key_effect": (ss - os + so - oo) / 2,

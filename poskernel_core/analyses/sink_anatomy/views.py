@@ -59,16 +59,16 @@ def effects(head: Result) -> go.Figure:
         ("together only", (MUTED, "x"), together),
         ("how the start token acts", (VERMILLION, "/"), ways),
     ):
-        shown = [(label, float(x), float(error)) for label, x, error in bars if np.isfinite(x)]
-        labels += [label for label, _, _ in shown]
+        drawn = [(label, float(x), float(error)) for label, x, error in bars if np.isfinite(x)]
+        labels += [label for label, _, _ in drawn]
         figure.add_bar(
-            x=[x for _, x, _ in shown],
-            y=[label for label, _, _ in shown],
-            error_x={"array": [e for *_, e in shown], "thickness": 2, "width": 5, "color": MUTED},
+            x=[x for _, x, _ in drawn],
+            y=[label for label, _, _ in drawn],
+            error_x={"array": [e for *_, e in drawn], "thickness": 2, "width": 5, "color": MUTED},
             name=name,
             orientation="h",
             marker=hatched(colour, pattern, size=8, solidity=0.2),
-            customdata=[measured(x, error) for _, x, error in shown],
+            customdata=[measured(x, error) for _, x, error in drawn],
             hovertemplate="<b>%{y}</b><br>%{customdata}<extra></extra>",
         )
     style(figure, x_title="effect ± 1 s.e. (share)", y_title="", height=150 + 34 * len(labels))
@@ -97,7 +97,8 @@ def follows(head: Head) -> Iterator[Claim]:
     """Yield what a sink follows: effects on its share of attention."""
     effects = {name: head.number(name) for name in (*FOLLOWS, *THROUGH) if head.has(name)}
     up, down, flat = (
-        {name: each for name, each in effects.items() if _side(each) == side} for side in (1, -1, 0)
+        {name: number for name, number in effects.items() if _side(number) == side}
+        for side in (1, -1, 0)
     )
     largest = [up[name] for name in FOLLOWS if name in up]
     if not largest:
@@ -121,8 +122,8 @@ def _side(effect: Number) -> int | None:
 def _told(effects: dict[str, Number], words: dict[str, str]) -> list[str]:
     """Return the effects that have words, each with its signed number."""
     return [
-        f"{words[name]} ({'+' if each.value > 0 else ''}{each})"
-        for name, each in effects.items()
+        f"{words[name]} ({'+' if number.value > 0 else ''}{number})"
+        for name, number in effects.items()
         if name in words
     ]
 

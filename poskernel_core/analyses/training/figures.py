@@ -121,11 +121,11 @@ def _of(result: Result, name: str) -> Result | None:
 
 def _span(figure: go.Figure, both: list[Result], heads: Sequence[str], over: str) -> None:
     """Let the axes of a figure span the curves of two results, in place."""
-    places = np.log10(np.concatenate([axis_of(each, over).at for each in both]))
-    shown = [one for each in both for name in heads if (one := _of(each, name)) is not None]
+    places = np.log10(np.concatenate([axis_of(result, over).at for result in both]))
+    drawn = [one for result in both for name in heads if (one := _of(result, name)) is not None]
     ends = [
         one.values["measure"] + sign * np.nan_to_num(one.errors.get("measure", 0.0))
-        for one in shown
+        for one in drawn
         for sign in (-1, 1)
     ]
     figure.update_xaxes(range=_widened(places)).update_yaxes(range=_widened(np.concatenate(ends)))
@@ -138,9 +138,9 @@ def _widened(values: Float[np.ndarray, " value"]) -> list[float]:
 
 
 def _add_head(
-    figure: go.Figure, one: Result, axis: Axis, name: str, shown: Look, over: str
+    figure: go.Figure, one: Result, axis: Axis, name: str, line_look: Look, over: str
 ) -> None:
-    mean = _add_measure(figure, one, axis, name, shown, over)
+    mean = _add_measure(figure, one, axis, name, line_look, over)
     at, first, last = (
         float(one.values[f"emergence{part}"]) for part in ("", "_earliest", "_latest")
     )
@@ -154,9 +154,9 @@ def _add_head(
         legendgroup=name,
         showlegend=False,
         mode="lines+markers",
-        line={"color": shown.colour, "width": 1.5, "dash": "dot"},
+        line={"color": line_look.colour, "width": 1.5, "dash": "dot"},
         marker={
-            "color": shown.colour,
+            "color": line_look.colour,
             "size": [9, 12, 9],
             "symbol": ["line-ns-open", "diamond", "line-ns-open"],
         },
@@ -166,12 +166,12 @@ def _add_head(
 
 
 def _add_measure(
-    figure: go.Figure, one: Result, axis: Axis, name: str, shown: Look, over: str
+    figure: go.Figure, one: Result, axis: Axis, name: str, line_look: Look, over: str
 ) -> Float[np.ndarray, " step"]:
     mean = one.values["measure"].astype(float)
     error = np.nan_to_num(one.errors.get("measure", np.zeros_like(mean)))
     where = "step %{x:,}" if over == STEPS else "%{x:.3s} tokens"
-    add_curve(figure, axis.at, mean, error, name=name, look=shown, where=where)
+    add_curve(figure, axis.at, mean, error, name=name, look=line_look, where=where)
     return mean
 
 
@@ -221,7 +221,7 @@ def grids(result: Result, selected: str = "", log: bool = False, unit: str = "")
     columns = _columns(steps, heads)
     rows = -(-steps // columns)
     cells = np.full((rows * (layers + 1), columns * (heads + 1) - 1), np.nan)
-    told = np.full(cells.shape, "", dtype=object)
+    hover = np.full(cells.shape, "", dtype=object)
     corners = [
         ((layers + 1) * (place // columns) + 1, (heads + 1) * (place % columns))
         for place in range(steps)
@@ -229,21 +229,21 @@ def grids(result: Result, selected: str = "", log: bool = False, unit: str = "")
     for place, (top, left) in enumerate(corners):
         cells[top : top + layers, left : left + heads] = measure[place]
         for layer, head in np.ndindex(layers, heads):
-            told[top + layer, left + head] = _told(result, place, layer, head)
-    shown, bounds, scale, ticks, texts = _coloured(cells, names, log, unit)
-    heads_at = np.array([[text.split("<br>")[0] for text in row] for row in told], dtype=object)
+            hover[top + layer, left + head] = _told(result, place, layer, head)
+    drawn, bounds, scale, ticks, texts = _coloured(cells, names, log, unit)
+    heads_at = np.array([[text.split("<br>")[0] for text in row] for row in hover], dtype=object)
     figure = go.Figure().add_heatmap(
-        z=shown,
+        z=drawn,
         zmin=bounds[0],
         zmax=bounds[1],
         colorscale=scale,
         xgap=1,
         ygap=1,
-        customdata=told,
+        customdata=hover,
         hovertemplate="%{customdata}<extra></extra>",
         hoverongaps=False,
     )
-    add_missing(figure, np.isnan(shown) & (told != ""), heads_at)
+    add_missing(figure, np.isnan(drawn) & (hover != ""), heads_at)
     labels = [number(float(step)) for step in result.coordinates["step"]]
     figure.add_scatter(
         x=[left - 0.5 for _, left in corners],
@@ -289,8 +289,8 @@ def _coloured(
         colours = [_label_colour(name, index) for index, name in enumerate(names)]
         edges = np.linspace(0, 1, len(names) + 1)
         scale = [[edge, c] for i, c in enumerate(colours) for edge in edges[i : i + 2].tolist()]
-        shown, places = np.where(cells >= 0, cells, np.nan), [*map(float, range(len(names)))]
-        return shown, (-0.5, len(names) - 0.5), scale, places, list(names)
+        drawn, places = np.where(cells >= 0, cells, np.nan), [*map(float, range(len(names)))]
+        return drawn, (-0.5, len(names) - 0.5), scale, places, list(names)
     low, high = float(np.nanmin(cells)), float(np.nanmax(cells))
     if log:
         least = float(cells[np.isfinite(cells) & (cells > 0)].min(initial=high if high > 0 else 1))
@@ -333,8 +333,8 @@ def induction_and_sink(scores: Result, sinks: Result, over: str = STEPS) -> go.F
     """
     axis, figure = axis_of(scores, over), go.Figure()
     both = {"induction score": scores, "attention to the first token": sinks}
-    for place, (name, found) in enumerate(both.items()):
-        _add_measure(figure, found, axis, name, look(place), over)
+    for place, (name, result) in enumerate(both.items()):
+        _add_measure(figure, result, axis, name, look(place), over)
     style(figure, x_title=axis.title, y_title="share of attention", height=360)
     axis.apply(figure)
     figure.update_yaxes(range=[0, 1.02])

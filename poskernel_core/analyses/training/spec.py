@@ -57,10 +57,10 @@ class OfCheckpoints(Composition[C]):
     def with_params(self, run: RunSpec, params: C) -> RunSpec:
         """Return the run with the whole training as its model, even if it names one checkpoint."""
         training = chosen_run(run, params)
-        specs = [spec_of(training, each) for each in training.checkpoints]
-        marks = [[each.revision, each.fingerprint if training.local else ""] for each in specs]
-        whole = ModelSpec(name=training.model, fingerprint=digest(marks))
-        return run.model_copy(update={"model": whole})
+        specs = [spec_of(training, checkpoint) for checkpoint in training.checkpoints]
+        marks = [[spec.revision, spec.fingerprint if training.local else ""] for spec in specs]
+        model = ModelSpec(name=training.model, fingerprint=digest(marks))
+        return run.model_copy(update={"model": model})
 
 
 class OverTrainingParams(CheckpointParams):
@@ -126,22 +126,25 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
         }
 
     def compose(
-        self, found: Mapping[str, Result], run: RunSpec, params: OverTrainingParams
+        self, results: Mapping[str, Result], run: RunSpec, params: OverTrainingParams
     ) -> Result:
         question, declared = measure_called(params.measure, self.questions.values())
         name = declared.value
-        one = [one_a_head(declared, each, query=params.query).only(name) for each in found.values()]
+        one = [
+            one_a_head(declared, step_result, query=params.query).only(name)
+            for step_result in results.values()
+        ]
         training = chosen_run(run, params)
-        steps = np.array([each.step for each in training.checkpoints])
-        values = {"measure": np.stack([each.values[name] for each in one])} | _of_steps(
-            training, found
-        )
+        steps = np.array([checkpoint.step for checkpoint in training.checkpoints])
+        values = {
+            "measure": np.stack([step_result.values[name] for step_result in one])
+        } | _of_steps(training, results)
         labels = one[-1].labels.get(name, ())
         values["count"] = label_counts(values["measure"].astype(int), len(labels))
         measure = np.where(bool(labels), np.nan, values["measure"].astype(float))  # kinds have none
         values |= {"change": measure[-1] - measure[0], **emergence(steps, measure)}
         beside = {}
-        if all(name in each.errors for each in one):
+        if all(name in step_result.errors for step_result in one):
             beside["measure"] = beside_of(one, name)
             change = difference(one[-1].estimate_of(name), one[0].estimate_of(name))
             errors = beside["measure"]["errors"]
@@ -157,7 +160,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
             beside=beside,
             labels={"measure": labels} if labels else {},
             coordinates={"step": steps},
-            provenance=_provenance(training, found, run, question),
+            provenance=_provenance(training, results, run, question),
         )
         unit = one[-1].units[name]
         return replace(result, units=result.units | {"measure": unit, "change": unit})
@@ -200,28 +203,30 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
         geometry = _geometry(run.model)
         parse_cell(params.head, geometry.n_layers, geometry.n_heads)
         question = PositionalKernel()
-        asked = KernelParams(query=params.query, skip=params.skip)
-        question.needs(run, asked)
+        part_params = KernelParams(query=params.query, skip=params.skip)
+        question.needs(run, part_params)
         return {
-            checkpoint.revision: SubQuestion(question, at, asked)
+            checkpoint.revision: SubQuestion(question, at, part_params)
             for checkpoint, at in _runs(run, params)
         }
 
     def compose(
-        self, found: Mapping[str, Result], run: RunSpec, params: KernelOverTrainingParams
+        self, results: Mapping[str, Result], run: RunSpec, params: KernelOverTrainingParams
     ) -> Result:
         geometry = _geometry(run.model)
         layer, head = parse_cell(params.head, geometry.n_layers, geometry.n_heads)
-        one = [each.select(layer=layer, head=head) for each in found.values()]
+        one = [result.select(layer=layer, head=head) for result in results.values()]
         training = chosen_run(run, params)
         names = ("kernel", "observed", "etc")
         return self.result(
             params,
-            {name: np.stack([each.values[name] for each in one]) for name in names}
-            | _of_steps(training, found),
+            {name: np.stack([result.values[name] for result in one]) for name in names}
+            | _of_steps(training, results),
             beside={name: beside_of(one, name) for name in ("kernel", "etc")},
-            coordinates={"step": np.array([each.step for each in training.checkpoints])},
-            provenance=_provenance(training, found, run, PositionalKernel()),
+            coordinates={
+                "step": np.array([checkpoint.step for checkpoint in training.checkpoints])
+            },
+            provenance=_provenance(training, results, run, PositionalKernel()),
         )
 
 
@@ -246,38 +251,41 @@ def _geometry(model: ModelSpec) -> Geometry:
     return catalog.locate(model.name).geometry
 
 
-def _of_steps(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, np.ndarray]:
+def _of_steps(training: TrainingRun, results: Mapping[str, Result]) -> dict[str, np.ndarray]:
     """Return for every step the tokens read by then, and the earlier step with equal weights."""
-    steps = {each.revision: float(each.step) for each in training.checkpoints}
-    equal = _equal_weights(training, found)
-    tokens = [np.nan if each.tokens is None else each.tokens for each in training.checkpoints]
+    steps = {checkpoint.revision: float(checkpoint.step) for checkpoint in training.checkpoints}
+    equal = _equal_weights(training, results)
+    tokens = [
+        np.nan if checkpoint.tokens is None else checkpoint.tokens
+        for checkpoint in training.checkpoints
+    ]
     return {
         "tokens": np.array(tokens, dtype=float),
         "equal_to": np.array([steps.get(equal.get(name, ""), np.nan) for name in steps]),
     }
 
 
-def _equal_weights(training: TrainingRun, found: Mapping[str, Result]) -> dict[str, str]:
+def _equal_weights(training: TrainingRun, results: Mapping[str, Result]) -> dict[str, str]:
     """Map each checkpoint that repeats the weights of an earlier one to the earlier revision."""
     if training.local:
         return dict(first_of_equals(training))
-    told = {name: each.provenance.get("weights_of") for name, each in found.items()}
-    return {name: first for name, first in told.items() if first}
+    firsts = {name: result.provenance.get("weights_of") for name, result in results.items()}
+    return {name: first for name, first in firsts.items() if first}
 
 
 def _provenance(
-    training: TrainingRun, found: Mapping[str, Result], run: RunSpec, question: Question[Any]
+    training: TrainingRun, results: Mapping[str, Result], run: RunSpec, question: Question[Any]
 ) -> dict[str, Any]:
-    names = [each.revision for each in training.checkpoints]
+    names = [checkpoint.revision for checkpoint in training.checkpoints]
     several = f"{names[0]} to {names[-1]}" if len(names) > 1 else names[0]
-    return found[names[-1]].provenance | {
+    return results[names[-1]].provenance | {
         "model": training.model,
         "revision": several,
         "model_fingerprint": run.model.fingerprint,
         "checkpoints": names,
-        "equal_weights": _equal_weights(training, found),
+        "equal_weights": _equal_weights(training, results),
         **errors_together(
-            {"errors": question.error_counts} | each.provenance for each in found.values()
+            {"errors": question.error_counts} | result.provenance for result in results.values()
         ),
     }
 

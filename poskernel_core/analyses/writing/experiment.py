@@ -45,7 +45,7 @@ def head_writes(subject: ExperimentContext, params: HeadWritesParams) -> Result:
     looked = _Looked(layer)
     written = read_written(subject.model, _text(subject), query, [looked])
     name = head_name(layer, head)
-    part = next(each for each in written.parts if name in each.names)
+    part = next(candidate for candidate in written.parts if name in candidate.names)
     at = part.names.index(name)
     assert part.out is not None
     row, out = part.rows[at, 0, 0].double(), part.out[at].double()
@@ -161,44 +161,44 @@ def copying(subject: ExperimentContext, params: CopyingParams) -> Result:
     if geometry.n_layers > 1:
         starts[1] = _streams(model, 1, ids, windows, subject.batch or BATCH)
     circuits, unembedding = read_circuits(model, windows[:BATCH]), read_unembedding(model)
-    whole = _embedded_and_read(model, unembedding)
+    product = _embedded_and_read(model, unembedding)
     shape = geometry.n_layers, geometry.n_heads
-    found = {value.name: np.full(shape, np.nan) for value in Copying.values}
+    arrays = {value.name: np.full(shape, np.nan) for value in Copying.values}
     for layer, circuit in circuits.items():
         for head in range(geometry.n_heads):
-            subject.progress(layer * geometry.n_heads + head, found["copying_share"].size)
+            subject.progress(layer * geometry.n_heads + head, arrays["copying_share"].size)
             read = unembedding.read(circuit.out[head])
             logits = read @ unembedding.weight
             for name, first in (("copying_share", 0), ("copying_share_first_layer", 1)):
                 if first in starts and layer >= first:
                     values = circuit.values(starts[first], head)
-                    found[name][layer, head] = _raised(values, logits, ids)
-            matrix = read @ whole @ circuit.value.matrix[head // circuit.value.shared]
-            found["copying_eigenvalues"][layer, head] = eigenvalue_score(matrix.cpu().numpy())
-    return Copying.result(params, found, provenance={"frequent_tokens": few})
+                    arrays[name][layer, head] = _raised(values, logits, ids)
+            matrix = read @ product @ circuit.value.matrix[head // circuit.value.shared]
+            arrays["copying_eigenvalues"][layer, head] = eigenvalue_score(matrix.cpu().numpy())
+    return Copying.result(params, arrays, provenance={"frequent_tokens": few})
 
 
 def _embedded_and_read(model: LoadedModel, unembedding: Unembedding) -> Tensor:
     """Return ``W_U W_E [model, model]`` over the vocabulary."""
     weight, count = unembedding.weight, unembedding.weight.shape[1]
-    whole, mean = weight.new_zeros(len(weight), len(weight)), weight.mean(dim=1, keepdim=True)
+    product, mean = weight.new_zeros(len(weight), len(weight)), weight.mean(dim=1, keepdim=True)
     for ids in torch.arange(min(count, model.geometry.n_vocab), device="cpu").split(TOKENS):
         embedded = _streams(model, 0, ids, ids[:, None], TOKENS)
-        whole += (weight[:, ids.to(whole.device)] - mean) @ embedded
-    return whole
+        product += (weight[:, ids.to(product.device)] - mean) @ embedded
+    return product
 
 
 def _raised(values: Tensor, logits: Tensor, ids: Tensor) -> float:
     """Return the share of tokens that their values ``[token, d]`` raise into the highest ones."""
     raised = 0
     for some, right in zip(values.split(ROWS), ids.to(values.device).split(ROWS), strict=True):
-        found = some @ logits
-        raised += int(((found >= found.gather(1, right[:, None])).sum(dim=1) <= HIGHEST).sum())
+        scores = some @ logits
+        raised += int(((scores >= scores.gather(1, right[:, None])).sum(dim=1) <= HIGHEST).sum())
     return raised / len(ids)
 
 
 def eigenvalue_score(matrix: np.ndarray) -> float:
     """Return the sum of the eigenvalues' real parts over the sum of their sizes."""
-    found = np.linalg.eigvals(matrix.astype(float))
-    size = float(np.abs(found).sum())
-    return float(found.real.sum()) / size if size > 0 else np.nan
+    eigenvalues = np.linalg.eigvals(matrix.astype(float))
+    size = float(np.abs(eigenvalues).sum())
+    return float(eigenvalues.real.sum()) / size if size > 0 else np.nan

@@ -33,19 +33,19 @@ TOPIC = "poskernel-shards"
 def check_address(address: str) -> None:
     """Check that a scheduler's address is well-formed, and uses TLS unless it is local."""
     try:
-        found = urlsplit(address)
-        whole = found.scheme in ("tcp", "tls") and found.hostname and found.port
+        url = urlsplit(address)
+        valid = url.scheme in ("tcp", "tls") and url.hostname and url.port
     except ValueError:
-        whole = False
-    if not whole:
+        valid = False
+    if not valid:
         raise BadRequest(
             f"Expected the address of a Dask scheduler such as tls://host:8786, got "
             f"{address[:80]!r}."
         )
-    here = found.hostname == "localhost"
+    here = url.hostname == "localhost"
     with contextlib.suppress(ValueError):
-        here = here or ipaddress.ip_address(found.hostname or "").is_loopback
-    if found.scheme != "tls" and not here:
+        here = here or ipaddress.ip_address(url.hostname or "").is_loopback
+    if url.scheme != "tls" and not here:
         raise BadRequest(
             f"{address!r} is another machine and not encrypted, and whoever reaches a Dask "
             "scheduler can run code on its workers: start it with certificates and give its "
@@ -77,7 +77,7 @@ def run_on_cluster(address: str, tasks: Sequence[ShardTask], store: Store, repor
     with _client(address) as client:
 
         def go_on() -> None:
-            for future in [each for each in futures if each.done()]:
+            for future in [submitted for submitted in futures if submitted.done()]:
                 futures.remove(future)
                 task = tasks[numbers[future.key]]
                 attempts.tell(numbers[future.key], _ending(future, task, store))

@@ -123,11 +123,11 @@ def _context(directory: Path | None) -> WorkerContext:
 def is_there(store: Store, task: ShardTask) -> bool:
     """Return whether the store has every block of a shard, computed by the current versions."""
     for name in task.run.gather:
-        found = partials_of(store, task.run, name, task.shard)
-        header = found[0].header if found else None
+        partials = partials_of(store, task.run, name, task.shard)
+        header = partials[0].header if partials else None
         blocks = [] if header is None else task.shard.blocks(header.windows, header.context)
-        known = all(each.made.versions == software() for each in found)
-        if not found or len(found) < len(blocks) or not known:
+        known = all(manifest.made.versions == software() for manifest in partials)
+        if not partials or len(partials) < len(blocks) or not known:
             return False
     return all(map(store.has, partial_keys(store, task.run, task.shard)))
 
@@ -241,6 +241,6 @@ class Attempts:
 
     def progress(self) -> tuple[int, int, str]:
         """Return windows done and windows in total (of shards begun), and a note on shards done."""
-        done, total = (sum(each[part] for each in self._progress) for part in (0, 1))
+        done, total = (sum(pair[part] for pair in self._progress) for part in (0, 1))
         count = counted(len(self.tasks), "shard")
         return done, total, f"{len(self._done)} of {count} done; windows"

@@ -119,8 +119,8 @@ def _build(subject: ExperimentContext, heads: tuple[int, ...], params: BagParams
     scores = content_weights.content_scores(subject, queries[:, params.query], places)
     log_weight = scores.mean(dim=0)[chosen]
     rows = contents.destination_windows(texts, params.query, token)
-    found = [seen[0].denominator[0] for _, seen in contents.last_rows(subject, rows, 0, (0,))]
-    denominators = torch.cat(found).quantile(0.5, dim=0).float()[chosen]
+    batches = [seen[0].denominator[0] for _, seen in contents.last_rows(subject, rows, 0, (0,))]
+    denominators = torch.cat(batches).quantile(0.5, dim=0).float()[chosen]
     scales, first = _scales(subject, layer, texts)
     return Bag(
         layer=layer,
@@ -145,19 +145,19 @@ def fingerprint(subject: ExperimentContext) -> tuple[bool, bytes]:
 def listed_tokens(subject: ExperimentContext, fewest: int) -> np.ndarray:
     """Return the ids of ordinary tokens with at least ``fewest`` occurrences, ascending."""
     assert subject.source is not None
-    found = subject.source.pool[contents.token_counts(subject)[subject.source.pool] >= fewest]
-    if not len(found):
+    ids = subject.source.pool[contents.token_counts(subject)[subject.source.pool] >= fewest]
+    if not len(ids):
         raise BadRequest(
             f"No token occurs {fewest} times in the windows: ask for fewer (0 lists all)."
         )
-    return found
+    return ids
 
 
 def _token_scales(layer: FirstLayer, places: list[int]) -> Float[Tensor, " vocab"]:
     """Return the first norm's scale of every token, averaged over the places."""
     rows = layer.embedding.split(content_weights.ROWS)
-    found = [torch.cat([layer.norm1.scale(r + layer.positions[n]) for r in rows]) for n in places]
-    return torch.stack(found).mean(dim=0)
+    scales = [torch.cat([layer.norm1.scale(r + layer.positions[n]) for r in rows]) for n in places]
+    return torch.stack(scales).mean(dim=0)
 
 
 def _scales(

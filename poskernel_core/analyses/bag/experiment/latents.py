@@ -37,14 +37,14 @@ def neuron_latents(subject: ExperimentContext, params: NeuronLatentsParams) -> R
         "components", key, lambda: components(table, count, seed)
     )
     read = bag.readers()[:, params.neuron].numpy()
-    found = (table @ read).astype(np.float64)
-    if found.std() <= NOTHING * np.abs(found).max():
+    contribution = (table @ read).astype(np.float64)
+    if contribution.std() <= NOTHING * np.abs(contribution).max():
         raise BadRequest(
             f"All tokens move neuron {params.neuron} alike: there is nothing to take apart."
         )
     weight = directions @ read
     sources, weight = sources * np.where(weight < 0, -1, 1), np.abs(weight)
-    share = weight**2 / found.var()
+    share = weight**2 / contribution.var()
     order = np.argsort(-share, kind="stable")[: params.shown]
     sources = sources[:, order]
     places = np.argsort(sources, axis=0, kind="stable").T

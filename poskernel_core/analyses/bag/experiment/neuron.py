@@ -53,15 +53,15 @@ def chosen_heads(subject: ExperimentContext, params: BagParams) -> tuple[int, ..
         return tuple(sorted({head for _, head in cells}))
     token_id(subject, params.token)  # refuses a bad token before anything is computed
     key = (params.token, params.query, params.first_windows, fingerprint(subject))
-    found: tuple[int, ...] = subject.model.remember(
+    heads: tuple[int, ...] = subject.model.remember(
         "contextual", key, lambda: _contextual(subject, params)
     )
-    if not found:
+    if not heads:
         raise BadRequest(
             "No head of layer 0 is contextual by the usual thresholds (ETC 30 tokens or more, "
             "CV of the denominator 0.25 or less): name some, such as L0H0, L0H2."
         )
-    return found
+    return heads
 
 
 def _contextual(subject: ExperimentContext, params: BagParams) -> tuple[int, ...]:
@@ -90,11 +90,11 @@ def neuron(subject: ExperimentContext, params: NeuronParams) -> Result:
     bag = bag_of(subject, params, params.neuron)
     ids = listed_tokens(subject, params.min_count)
     table, readers = bag.table(ids), bag.readers()
-    found = (table @ readers[:, params.neuron]).numpy()
+    contribution = (table @ readers[:, params.neuron]).numpy()
     w_out = torch.nn.functional.normalize(bag.layer.w_out, dim=1)
-    extremes, words = named_ends(subject.decode, ids, found, params.top_k)
+    extremes, words = named_ends(subject.decode, ids, contribution, params.top_k)
     values = extremes | {
-        "contribution": found,
+        "contribution": contribution,
         "related": correlations(table, readers, params.neuron).numpy(),
         "output_cosine": (w_out @ w_out[params.neuron]).numpy(),
         "bias": bag.layer.b_in[params.neuron].numpy(),
@@ -171,7 +171,7 @@ def _numbers(bag: Bag, parts: PredictionParts, neuron: int) -> dict[str, np.ndar
 
 def agreement(true: np.ndarray, predicted: np.ndarray, added: np.ndarray) -> dict[str, np.ndarray]:
     """Return the quality of the prediction, and of the bag's part against what the others leave."""
-    true, predicted, added = (each.astype(np.float64) for each in (true, predicted, added))
+    true, predicted, added = (array.astype(np.float64) for array in (true, predicted, added))
     error, left = ((true - predicted) ** 2).sum(), true - (predicted - added)
     spreads = {
         "r2": ((true - true.mean()) ** 2).sum(),
@@ -205,8 +205,10 @@ def extended_embedding(subject: ExperimentContext, params: ExtendedEmbeddingPara
     ids = np.concatenate([[word], listed])
     table, plain = bag.table(ids), bag.layer.embedding[ids]
     cosine, plain_cosine = (
-        torch.cosine_similarity(each[:1] - each.mean(dim=0), each - each.mean(dim=0)).numpy()
-        for each in (table, plain)
+        torch.cosine_similarity(
+            embeddings[:1] - embeddings.mean(dim=0), embeddings - embeddings.mean(dim=0)
+        ).numpy()
+        for embeddings in (table, plain)
     )
     nearest = np.argsort(-cosine[1:], kind="stable")[: params.top_k] + 1
     length = torch.linalg.norm(table, dim=1).numpy()
@@ -230,17 +232,17 @@ def word_neurons(subject: ExperimentContext, params: WordNeuronsParams) -> Resul
     tokens = [token for word in params.words.split() for token in subject.encode(f" {word}")]
     bag = bag_of(subject, params)
     readers = bag.readers()
-    found = ends(bag.table(listed_tokens(subject, params.min_count)), readers, 1)
-    mean, std = found["contribution_mean"], found["contribution_std"]
+    values = ends(bag.table(listed_tokens(subject, params.min_count)), readers, 1)
+    mean, std = values["contribution_mean"], values["contribution_std"]
     added = bag.embed(torch.tensor(tokens, device="cpu")) @ readers
-    each = (added - mean) / torch.where(std > 0, std, torch.nan)
-    score = each.mean(dim=0).numpy()
+    word_scores = (added - mean) / torch.where(std > 0, std, torch.nan)
+    score = word_scores.mean(dim=0).numpy()
     order = np.argsort(score, kind="stable")
     return WordNeurons.result(
         params,
         {
             "score": score,
-            "word_score": each.numpy(),
+            "word_score": word_scores.numpy(),
             "for": order[::-1][: params.top_k].copy(),
             "against": order[: params.top_k].copy(),
         },

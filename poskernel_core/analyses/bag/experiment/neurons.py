@@ -49,16 +49,19 @@ class Quality:
         chosen = list(bag.heads)
         true = torch.einsum("nhd,hdm->nm", heads[here][:, chosen], bag.layer.w_o[chosen]).double()
         pairs = [joint(bag, tokens, k, by, here) for k in KERNELS for by in SCALES]
-        found = [(written + fixed).double() for written, fixed in pairs]
+        predictions = [(written + fixed).double() for written, fixed in pairs]
         numbers = [
-            (torch.cosine_similarity(true, each, dim=-1), ((true - each) ** 2).sum(dim=-1))
-            for each in found
+            (
+                torch.cosine_similarity(true, prediction, dim=-1),
+                ((true - prediction) ** 2).sum(dim=-1),
+            )
+            for prediction in predictions
         ]
         squares = (true**2).sum(dim=-1)
         rows = [torch.stack([cosine, error, squares]) for cosine, error in numbers]
         self._scalars.add(torch.stack(rows, dim=1)[None], some)
         self._true.add(true[None], some)
-        self._predicted.add(torch.stack(found)[None], some)
+        self._predicted.add(torch.stack(predictions)[None], some)
 
     def numbers(self) -> list[Numbers]:
         """Return values ``[variant, query]``, then their leave-one-group-out replicates."""
@@ -98,11 +101,21 @@ class NeuronSums:
 
     def add(self, bag: Bag, parts: PredictionParts, true: Tensor, text: int) -> None:
         """Add the positions of a text after the start token; ``true [pos, neuron]``."""
-        whole, added = parts.activation(bag), parts.through(parts.bag, bag)
-        true, whole, added = (x[bag.start :].double() for x in (true, whole, added))
-        agree, fires = ((true > 0) == (whole > 0)).double(), (true > 0).double()
-        left = true - (whole - added)  # the part that the bag should explain
-        rows = (true, true**2, (true - whole) ** 2, added, added**2, left, left**2, agree, fires)
+        predicted, added = parts.activation(bag), parts.through(parts.bag, bag)
+        true, predicted, added = (x[bag.start :].double() for x in (true, predicted, added))
+        agree, fires = ((true > 0) == (predicted > 0)).double(), (true > 0).double()
+        left = true - (predicted - added)  # the part that the bag should explain
+        rows = (
+            true,
+            true**2,
+            (true - predicted) ** 2,
+            added,
+            added**2,
+            left,
+            left**2,
+            agree,
+            fires,
+        )
         self._sums.add(torch.stack([row.mean(dim=0) for row in rows])[None], range(text, text + 1))
 
     def numbers(self) -> list[Numbers]:
@@ -125,8 +138,8 @@ class NeuronSums:
 
 def _variance(square: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Return the variance from mean square and mean; NaN where it is only rounding error."""
-    found = square - mean**2
-    return np.where(found > 1e-9 * square, found, np.nan)
+    variance = square - mean**2
+    return np.where(variance > 1e-9 * square, variance, np.nan)
 
 
 def contextual_neurons(subject: ExperimentContext, params: ContextualNeuronsParams) -> Result:
@@ -142,15 +155,15 @@ def contextual_neurons(subject: ExperimentContext, params: ContextualNeuronsPara
             parts = predict(bag, tokens, params.kernel)
             neurons.add(bag, parts, seen.activation[place], some[place])
     both = zip(neurons.numbers(), quality.numbers(), strict=True)
-    whole, *without = (mine | theirs for mine, theirs in both)
+    full, *without = (mine | theirs for mine, theirs in both)
     ids = listed_tokens(subject, params.min_count)
-    found = ends(bag.table(ids), bag.readers(), params.top_k)
-    contributions = {name: each.numpy() for name, each in found.items()}
+    tensors = ends(bag.table(ids), bag.readers(), params.top_k)
+    contributions = {name: tensor.numpy() for name, tensor in tensors.items()}
     listed = {name: ids[contributions[name]] for name in ENDS}
-    values = whole | contributions | listed
+    values = full | contributions | listed
     values |= {
         "kernel": bag.common[params.query, : params.query + 1].numpy(),
-        "norm_scale": np.stack([np.percentile(1 / each, PERCENTILES) for each in bag.scales]),
+        "norm_scale": np.stack([np.percentile(1 / scale, PERCENTILES) for scale in bag.scales]),
         "denominator": bag.denominators.numpy(),
     }
     words = worded(subject.decode, listed)
@@ -180,5 +193,5 @@ def _strongest(values: dict[str, np.ndarray], words: dict[str, list[list[str]]])
             pairs = zip(
                 words[f"{end}_words"][neuron], values[f"{end}_contribution"][neuron], strict=True
             )
-            told = ", ".join(f"{word!r} {value:.3g}" for word, value in pairs)
-            yield f"neuron {neuron}, {end}: {told}"
+            tokens = ", ".join(f"{word!r} {value:.3g}" for word, value in pairs)
+            yield f"neuron {neuron}, {end}: {tokens}"

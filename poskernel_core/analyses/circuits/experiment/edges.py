@@ -97,9 +97,9 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
             subject.progress(done + pair, len(shown))
             other, base = (pair, pair + len(places))[::way]
             stream = streams[layers[0]]
-            each = [way * replace(part, rows=part.rows[:, [pair]]).written()[:, 0]
+            part_moves = [way * replace(part, rows=part.rows[:, [pair]]).written()[:, 0]
                      for parts in changes for part in parts]  # fmt: skip
-            moves = torch.cat([*each, (stream[other] - stream[base])[None]])
+            moves = torch.cat([*part_moves, (stream[other] - stream[base])[None]])
             own = some.metric_of(places[[pair]])
             change = _moved(subject, chosen[0], tokens[base], stream[base], moves, own)
             exact[place, 0] = way * change
@@ -107,12 +107,12 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
 
     def numbers(means: Numbers) -> Numbers:
         apart = means["apart"]
-        edge, whole = means["exact"][..., :-1] / apart, means["exact"][..., -1] / apart
+        edge, total = means["exact"][..., :-1] / apart, means["exact"][..., -1] / apart
         return {
             "edge": edge,
             "estimate": means["estimate"] / apart,
-            "whole": whole,
-            "nonlinear": whole - edge.sum(axis=-1),
+            "whole": total,
+            "nonlinear": total - edge.sum(axis=-1),
             "carried": means["carried"] / apart,
             "difference": np.asarray(apart),
         }
@@ -214,12 +214,14 @@ def _moved(
         texts = tokens.expand(len(some), -1)
         run(texts, observers=[seen], stream=(layer, some), until=layer)
         inputs.append(seen.of(head))
-    made = {name: torch.cat([each[name] for each in inputs]) for name in "qkv"}
+    made = {name: torch.cat([values[name] for values in inputs]) for name in "qkv"}
     metrics = np.empty((len(SIDES), len(streams)))
     for side, name in enumerate(SIDES.values()):
         for some in torch.arange(len(streams), device="cpu").split(size):
             as_it_is = torch.zeros_like(some)
-            mixed = {each: rows[some if each == name else as_it_is] for each, rows in made.items()}
+            mixed = {
+                letter: rows[some if letter == name else as_it_is] for letter, rows in made.items()
+            }
             start = layer, base.expand(len(some), -1, -1)
             edit, texts = SetInputs(layer, head, **mixed), tokens.expand(len(some), -1)
             logits = run(texts, edit, keep=1, stream=start)

@@ -65,10 +65,10 @@ def content_scores(
     ALiBi's bias is the same for all tokens, so it is no part of content.
     """
     geometry, rule = subject.model.geometry, subject.main.header.rule(0)
-    found = torch.zeros(
+    scores = torch.zeros(
         len(places), geometry.n_heads, geometry.n_vocab, dtype=torch.float64, device="cpu"
     )
-    for row, place in zip(found, places, strict=True):
+    for row, place in zip(scores, places, strict=True):
         for ids in torch.arange(geometry.n_vocab, device="cpu").split(ROWS):
             seen, tokens = _QueriesAndKeys(), ids[:, None]
             at = torch.full_like(tokens, place)
@@ -76,7 +76,7 @@ def content_scores(
             keys = repeat_kv(seen.keys[:, :, 0], len(query), 1)
             products = torch.einsum("hd,thd->ht", query, keys)
             row[:, ids] = rule.capped(rule.scale * products)
-    return found - mean_key_scores(subject.main, query, places)[..., None]
+    return scores - mean_key_scores(subject.main, query, places)[..., None]
 
 
 def mean_key_scores(

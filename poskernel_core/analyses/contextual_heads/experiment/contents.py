@@ -66,10 +66,10 @@ def own_texts(subject: ExperimentContext, typed: str, items: str) -> dict[str, n
     ``typed`` are texts separated by lines of dashes, ``items`` names of chapters separated by
     semicolons. Each text begins with the start token, if there is one.
     """
-    found = {text.strip(): text for text in re.split(r"(?m)^-{3,}\s*$", typed) if text.strip()}
+    documents = {text.strip(): text for text in re.split(r"(?m)^-{3,}\s*$", typed) if text.strip()}
     for item in filter(None, map(str.strip, items.split(";"))):
-        found[item] = chapter(item)
-    return {title: token_ids(subject, text) for title, text in found.items()}
+        documents[item] = chapter(item)
+    return {title: token_ids(subject, text) for title, text in documents.items()}
 
 
 def chapter(item: str) -> str:
@@ -134,10 +134,10 @@ class _LastQuery(Observer):
             return
         heads, length = call.q.shape[1:3]
         first = call.rule.first_visible(length - 1, self._skip)
-        found = [view.layer(call.layer)["mean_keys"][:, first:length] for view in self._views]
+        mean_keys = [view.layer(call.layer)["mean_keys"][:, first:length] for view in self._views]
         query, width = call.q[:, :, -1].cpu().double(), call.q.shape[-1]
         keys = repeat_kv(call.k[:, :, first:].cpu().double(), heads, 1)
-        mean = repeat_kv(torch.from_numpy(np.stack(found)).double(), heads, 1)[..., :width]
+        mean = repeat_kv(torch.from_numpy(np.stack(mean_keys)).double(), heads, 1)[..., :width]
         score, position = (
             call.rule.scores(products[..., None, :], [length - 1], range(first, length))[..., 0, :]
             for products in (

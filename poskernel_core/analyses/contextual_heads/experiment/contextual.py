@@ -41,8 +41,12 @@ class LayerRows:
         kept = self._kept[:, some.start : some.stop]
         self.denominators[:, some.start : some.stop] = z[0].T.numpy()
         self._kernel = self._kernel + torch.einsum("gt,gthk->ghk", kept, kernel).numpy()
-        each = (z, z**2, *((x**p).sum(dim=-1) for x, p in ((kernel, 2), (weight, 1), (weight, 2))))
-        self._sums += torch.einsum("gt,ngth->ngh", kept, torch.stack(each)).numpy()
+        summands = (
+            z,
+            z**2,
+            *((x**p).sum(dim=-1) for x, p in ((kernel, 2), (weight, 1), (weight, 2))),
+        )
+        self._sums += torch.einsum("gt,ngth->ngh", kept, torch.stack(summands)).numpy()
         self._keys = kernel.shape[-1]
 
     def values(self) -> list[Numbers]:
@@ -91,7 +95,7 @@ def contextual_heads(subject: ExperimentContext, params: ContextualParams) -> Re
         for row in rows:
             layers[row.layer].add(row, some)
         count(len(some))
-    whole, *without = (
+    full, *without = (
         {name: np.stack([layer[name] for layer in every]) for name in every[0]}
         for every in zip(*(layer.values() for layer in layers), strict=True)
     )
@@ -100,8 +104,8 @@ def contextual_heads(subject: ExperimentContext, params: ContextualParams) -> Re
     return ContextualHeads.estimated(
         subject,
         params,
-        [whole, *without],
-        means | {"group": behaviour(whole | means, params)},
+        [full, *without],
+        means | {"group": behaviour(full | means, params)},
         {name: error for name, (_, error) in copies.items()},
         coordinates={
             "distance": copy_distances(

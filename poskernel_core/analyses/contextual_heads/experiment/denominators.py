@@ -40,8 +40,8 @@ def denominators(subject: ExperimentContext, params: DenominatorsParams) -> Resu
         for some, seen in contents.last_rows(subject, windows, params.skip, (layer,), groups):
             rows.add(seen[0], some)
         kept.append([
-            {called: np.asarray(each[name][head]) for name, called in CALLED.items()}
-            for each in rows.values()
+            {called: np.asarray(values[name][head]) for name, called in CALLED.items()}
+            for values in rows.values()
         ])  # fmt: skip
         of_own = np.full(len(own), np.nan)
         for number, ids in enumerate(own.values()):
@@ -61,5 +61,5 @@ def denominators(subject: ExperimentContext, params: DenominatorsParams) -> Resu
     )
 
 
-def _along_queries(found: Sequence[Numbers]) -> Numbers:
-    return {name: np.stack([each[name] for each in found], axis=-1) for name in found[0]}
+def _along_queries(rows: Sequence[Numbers]) -> Numbers:
+    return {name: np.stack([row[name] for row in rows], axis=-1) for name in rows[0]}

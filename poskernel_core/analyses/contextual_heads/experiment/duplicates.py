@@ -41,7 +41,7 @@ def copy_sequences(
     assert subject.source is not None
     pool, start = subject.source.pool, int(subject.start_token)
     later = query - STEP * np.arange(len(distances))
-    found = []
+    rows = []
     for sample in samples:
         generator = np.random.default_rng([subject.source.seed, STREAM, sample])
         order = generator.permutation(len(pool))
@@ -50,8 +50,8 @@ def copy_sequences(
         row[later] = pool[looking]
         if start:
             row[0] = subject.source.start
-        found.append(row)
-    without = np.array(found, dtype=np.int64)
+        rows.append(row)
+    without = np.array(rows, dtype=np.int64)
     copies = without.copy()
     copies[:, later - distances] = without[:, later]
     return copies, without
@@ -80,18 +80,18 @@ def duplicates(
     for first in range(0, samples, BATCH):
         some = range(first, min(first + BATCH, samples))
         rows = []  # [text, layer, head, distance]
-        for each in map(torch.from_numpy, copy_sequences(subject, query, distances, some)):
+        for tokens in map(torch.from_numpy, copy_sequences(subject, query, distances, some)):
             seen = _Places(query, distances)
-            subject.model.run(each, observers=[seen], samples=some, until=until)
+            subject.model.run(tokens, observers=[seen], samples=some, until=until)
             rows.append(torch.stack(seen.layers, dim=1))
         more = rows[0] - rows[1]
         far = more[..., ~near].mean(dim=-1)
-        for mean, found in zip(
+        for mean, tensor in zip(
             means.values(), (*rows, more[..., near].mean(dim=-1), far), strict=True
         ):
-            mean.add(found)
+            mean.add(tensor)
         count(len(some))
-    return {name: (each.mean, each.error) for name, each in means.items()}
+    return {name: (moments.mean, moments.error) for name, moments in means.items()}
 
 
 class _Places(Observer):

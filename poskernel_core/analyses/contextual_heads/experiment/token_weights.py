@@ -44,7 +44,7 @@ def token_weights(subject: ExperimentContext, params: TokenWeightsParams) -> Res
     return TokenWeights.estimated(
         subject,
         params,
-        ({"log_weight": each[seen]} for each in means),
+        ({"log_weight": row[seen]} for row in means),
         {"count": count[seen], **extremes},
         coordinates={"token": seen},
         texts=words,
@@ -70,7 +70,7 @@ def _first_layer(
     main = subject.main
     views = [main, *(without(main, group) for group in range(groups))]
     at_mean = [mean_key_scores(view, queries[:, params.query], places)[:, head] for view in views]
-    moved = np.array([float((each - at_mean[0]).mean()) for each in at_mean])
+    moved = np.array([float((view_scores - at_mean[0]).mean()) for view_scores in at_mean])
     return scores.mean(axis=0) - moved[:, None], contents.token_counts(subject)
 
 

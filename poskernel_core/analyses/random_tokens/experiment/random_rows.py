@@ -55,9 +55,9 @@ class _Trends(sampled.PatternMeans):
 
 
 def _result(
-    params: RandomAttentionParams, found: sampled.MeansAndErrors, norms: sampled.Norms
+    params: RandomAttentionParams, estimates: sampled.MeansAndErrors, norms: sampled.Norms
 ) -> Result:
-    (pattern, pattern_error), (slope, slope_error) = found["pattern"], found["slope"]
+    (pattern, pattern_error), (slope, slope_error) = estimates["pattern"], estimates["slope"]
     ranks = [
         rank_correlations(rows, norms.visible[layer], params.trend_from)
         for layer, rows in enumerate(pattern)
@@ -117,11 +117,11 @@ def rank_correlations(
         ranks = stats.rankdata(pattern[..., query, keys], axis=-1) - (len(keys) + 1) / 2
         steps_away = keys - keys.mean()
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = ranks @ steps_away
-            found /= np.sqrt((ranks**2).sum(axis=-1) * (steps_away**2).sum())
+            coefficient = ranks @ steps_away
+            coefficient /= np.sqrt((ranks**2).sum(axis=-1) * (steps_away**2).sum())
             degrees = len(keys) - 2
-            t = found * np.sqrt(degrees / (1 - np.minimum(found**2, 1)))
-        correlation[..., query] = found
+            t = coefficient * np.sqrt(degrees / (1 - np.minimum(coefficient**2, 1)))
+        correlation[..., query] = coefficient
         if len(keys) >= MIN_FOR_P:
             p_value[..., query] = 2 * stats.t.sf(np.abs(t), degrees)
     return correlation, p_value

@@ -117,8 +117,8 @@ def ablations(
     norms = Norms()
     for some, tokens in batches(subject, layout, measured(params), FLATTENING, count=count):
         subject.model.run(tokens, Chain(edits), [norms], samples=some, keep=0)
-    found, _ = norms_of(norms.squares)
-    return Chain([*edits, flat(found, int(subject.start_token))]), found
+    mean_norms, _ = norms_of(norms.squares)
+    return Chain([*edits, flat(mean_norms, int(subject.start_token))]), mean_norms
 
 
 def flat(norms: np.ndarray, first: int) -> Edit:
@@ -203,18 +203,18 @@ class RowMeans(PatternMeans):
         """Run and add a batch; ``samples`` are the numbers of its sequences."""
         logits = subject.model.run(tokens, edit, [self], samples=samples, keep=1)[:, -1].cpu()
         chances = torch.softmax(logits.double(), dim=-1)
-        found = chances.gather(1, tokens[:, list(self.layout.candidates)])
-        self.probability.add(found)
-        self.advantage.add(found[:, -1] - found[:, 0])
+        probabilities = chances.gather(1, tokens[:, list(self.layout.candidates)])
+        self.probability.add(probabilities)
+        self.advantage.add(probabilities[:, -1] - probabilities[:, 0])
         self.other.add(chances.gather(1, tokens[:, self.layout.others()]).mean(dim=1))
 
     def _last(self, block: PatternBlock) -> dict[str, Tensor]:
         last = block.pattern[:, :, -1].cpu().double()
-        found = last[..., list(self.layout.candidates)]
+        attention = last[..., list(self.layout.candidates)]
         return {
             "last_row": last,
-            "candidate_attention": found,
-            "attention_advantage": found[..., -1] - found[..., 0],
+            "candidate_attention": attention,
+            "attention_advantage": attention[..., -1] - attention[..., 0],
         }
 
 
