@@ -66,7 +66,7 @@ def draw_grid(
 ) -> None:
     """Draw all heads by a measure; a click selects the head on every page.
 
-    ``found`` has the measure, one number for each head. ``etc`` has the kinds at the query
+    ``result`` has the measure, one number for each head. ``etc`` has the kinds at the query
     position; heads whose kind is not resolved are faint while results form, and with ``fade``.
     ``kernels`` has all heads' kernels there, if the cells show kernels instead of kinds.
     """

@@ -95,7 +95,7 @@ class Reading:
 
 
 def read(results: Mapping[str, Result], *place: int) -> Reading:
-    """Return what all answers of a run say of one head; ``found`` is by question."""
+    """Return what all answers of a run say of one head; ``results`` is by question."""
     every = [
         (question, claim)
         for question, result in results.items()

@@ -27,7 +27,7 @@ def summary(result: Result) -> str:
         f"{counted(run['context'], 'token')} of {run['corpus']!r}, "
         f"{run['dtype']} on {run['device']}, {run['date']}",
         f"parameters: { {name: _short(value) for name, value in result.params.items()} }",
-        *([f"start token: {told}"] if (told := typed_start(result)) else []),
+        *([f"start token: {start}"] if (start := typed_start(result)) else []),
         *filter(None, [quantisation_note(run.get("quantisation", "")), errors_of(result)]),
         *([f"\n{said}"] if (said := finding_of(result)) else []),
     ]

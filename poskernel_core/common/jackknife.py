@@ -45,7 +45,7 @@ def jackknife(estimates: np.ndarray, axis: int = 0) -> np.ndarray:
 def bias(full: np.ndarray, estimates: np.ndarray, axis: int = 0) -> np.ndarray:
     """Return by how much the full estimate is too large, from estimates that leave out parts.
 
-    ``whole`` has the shape of the ``estimates`` without ``axis``; NaN for fewer than two estimates.
+    ``full`` has the shape of the ``estimates`` without ``axis``; NaN for fewer than two estimates.
     """
     count = estimates.shape[axis]
     if count < 2:

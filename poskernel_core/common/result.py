@@ -268,8 +268,8 @@ class Result:
         sizes = {
             size
             for name, array in (self.values | self.texts).items()
-            for each, size in zip(self.axes[name], array.shape, strict=True)
-            if each == axis
+            for dimension, size in zip(self.axes[name], array.shape, strict=True)
+            if dimension == axis
         }
         if all(axis not in self.axes[name] for name in self.values):
             raise BadRequest(f"{self.analysis!r} has no {axis} to choose: leave it out.")

@@ -208,7 +208,7 @@ def largest_share(documents: int | None) -> int:
 def _deal(
     laps: Iterable[Iterator[str]], tokenizer: Tokenizer, size: int, per_group: int, share: int
 ) -> list[list[int]]:
-    """Return rows of tokens, groups interleaved; ``each`` per group, or fewer if the text ends.
+    """Return rows of tokens, groups interleaved; ``per_group`` each, or fewer if the text ends.
 
     Every lap reads the documents again: to keep them all begun would take much memory.
     """

@@ -96,12 +96,12 @@ def start_in_lab() -> Callable[[Store, Hear], Child] | None:
     lines = [socket.socket(fileno=int(descriptor)) for descriptor in number]
 
     def start(store: Store, hear: Hear) -> Child:
-        def told(event: Event | None) -> None:
+        def relay(event: Event | None) -> None:
             if event is None:
                 in_hand.clear()
             hear(event)
 
-        return Child(lines.pop(), store, told) if lines else Child("worker", store, hear)
+        return Child(lines.pop(), store, relay) if lines else Child("worker", store, hear)
 
     return start if lines else None
 

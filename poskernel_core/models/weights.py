@@ -48,7 +48,7 @@ def no_memory(name: str) -> ComputeFailed:
 
 
 def check_enough(name: str, count: int, needed: int) -> None:
-    """Check that ``found`` numbers are enough for the model of a configuration."""
+    """Check that ``count`` numbers are enough for the model of a configuration."""
     if count < needed:
         raise UnsupportedModel(
             f"The weights of {name!r} do not fit its config.json: they hold {count:,} numbers, its "

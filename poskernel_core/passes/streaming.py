@@ -73,7 +73,7 @@ def next_edge(at: int, step: int) -> int:
 
 
 def round_ends(per_group: int, step: int) -> list[int]:
-    """Return how many windows of every group are read after each round, up to ``each``.
+    """Return how many windows of every group are read after each round, up to ``per_group``.
 
     A round reads some windows of one group after another: 1, 2, 4, 8 of each group in all, then
     8 more at a time, or a batch if that is more.

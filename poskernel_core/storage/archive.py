@@ -64,7 +64,7 @@ def export_entries(store: Store, keys: Sequence[str], model: ModelSpec, target: 
             use = position_use(model.fingerprint)
             about = {"schema": SCHEMA, "model": model.model_dump(mode="json")}
             about |= use.as_manifest() if use else {}
-            about |= {"attached": told} if (told := description(model.name)) else {}
+            about |= {"attached": described} if (described := description(model.name)) else {}
             archive.writestr(MANIFEST, json.dumps(about))
             for key in keys:
                 if (data := store.get_bytes(key)) is not None:

@@ -178,8 +178,8 @@ def partial_keys(source: Source, run: RunSpec, shard: Shard) -> list[str]:
     return [
         key
         for statistic in run.gather
-        for found in partials_of(source, run, statistic, shard)
-        for key in found.entry_keys()
+        for partial in partials_of(source, run, statistic, shard)
+        for key in partial.entry_keys()
     ]
 
 

@@ -181,7 +181,11 @@ def provenance_line(result: Result) -> str:
         f"seed {run['seed']}. "
         + ("" if skip is None else f"First {counted(skip, 'key')} skipped. ")
         + f"{precision} on {run['device']}, {run['date']}."
-        + (f" {told}." if (told := quantisation_note(run.get("quantisation", ""))) else "")
+        + (
+            f" {quantisation}."
+            if (quantisation := quantisation_note(run.get("quantisation", "")))
+            else ""
+        )
     )
 
 

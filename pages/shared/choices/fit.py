@@ -75,7 +75,7 @@ def fitted_number(
 ) -> dict[str, Any]:
     """Return what a slider or field for a number between two ends takes.
 
-    A slider has the ends ``shown``, beyond which it goes only as far as is asked for.
+    A slider has the ends ``slider_ends``, beyond which it goes only as far as is asked for.
     """
     if slider_ends:
         within = *slider_ends, *_asked(key, ends, default)
@@ -146,7 +146,7 @@ def list_of(key: str, offered: Sequence[Any], default: Sequence[Any]) -> list[An
     """Return a choice of several options; those that are not offered are left out."""
 
     def read(texts: tuple[str, ...]) -> list[Any]:
-        return [each for text in texts for each in offered if alike(text, each)]
+        return [option for text in texts for option in offered if alike(text, option)]
 
     def there(values: list[Any]) -> list[Any]:
         return [option for option in values if option in offered]

@@ -91,7 +91,7 @@ def offer(what: str, label: str, button: str, *keys: str, located: Located) -> N
 def compute_button(
     label: str, key: str, on_click: Callable[..., None], *arguments: Any, help: str | None = None
 ) -> None:
-    """Draw a button that starts a computation: ``on_click`` notes what is ``asked``."""
+    """Draw a button that starts a computation: ``on_click`` gets the ``arguments``."""
     icon = ":material/play_arrow:"
     st.button(label, key=key, icon=icon, on_click=on_click, args=arguments, help=help)
 

@@ -76,7 +76,7 @@ def component_titles(shares: Shares | None) -> list[str]:
 
 
 def scene(figure: go.Figure, titles: list[str], points: Float[np.ndarray, "point 3"]) -> go.Figure:
-    """Draw plain axes around all `shown` points, to scale; redrawing keeps the reader's camera."""
+    """Draw plain axes around all `points`, to scale; redrawing keeps the reader's camera."""
     low, high = np.nanmin(points, axis=0), np.nanmax(points, axis=0)
     sides = np.where(high > low, high - low, 1.0)
     ratio = np.maximum(sides / sides.max(), _THIN)

@@ -185,7 +185,7 @@ class _Texts(Observer):
 def component_keys(components: Components, head: int) -> Tensor:
     """Return a head's unrotated keys of the components, summed over texts, ``[component, key, d]``.
 
-    The order is that of ``found.names``.
+    The order is that of ``components.names``.
     """
     weight = components.weight("key", head)[..., None]
     rows = [

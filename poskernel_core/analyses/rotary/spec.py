@@ -141,6 +141,6 @@ def _pair_share(pairs: np.ndarray) -> np.ndarray:
 
 
 def _share(part: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Return ``part / whole``, NaN where ``whole`` is 0."""
+    """Return ``part / total``, NaN where ``total`` is 0."""
     total = np.broadcast_to(total, part.shape)
     return np.divide(part, total, out=np.full(part.shape, np.nan), where=total > 0)

@@ -146,10 +146,10 @@ def run_here(tasks: Sequence[ShardTask], store: Store, report: Report) -> None:
     shared = WorkerContext(store)
     for task in tasks:
 
-        def told(done: int, total: int, note: str, shard: Shard = task.shard) -> None:
+        def report_shard(done: int, total: int, note: str, shard: Shard = task.shard) -> None:
             report(done, total, f"Shard {shard}: {note}")
 
-        carry_out(shared, task, told)
+        carry_out(shared, task, report_shard)
 
 
 def check_arrived(store: Store, task: ShardTask, made: Mapping[str, Any], machine: str) -> None:
