@@ -57,7 +57,7 @@ TORCH_FIRST = $(PIP) install -qq $(if $(TORCH_INDEX_URL),--index-url $(TORCH_IND
   "$$(grep '^torch==' requirements.txt)"
 
 .DEFAULT_GOAL := help
-.PHONY: help app test test-all real-model check lowest newest release mutations format bench measure soak shipped docs container screenshots clean venv venv-dev browser caddy
+.PHONY: help app test test-all real-model check lowest newest release mutations format bench measure soak shipped docs container screenshots clean venv venv-dev browser proxies
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1 - /p' $(firstword $(MAKEFILE_LIST)) | \
@@ -66,7 +66,7 @@ help:  ## Show this list
 app: venv  ## Install the requirements and run the app on this machine
 	@$(BIN)/python -m poskernel_core serve $(APP_ARGS)
 
-test: venv-dev browser caddy  ## Install the requirements and run every test
+test: venv-dev browser proxies  ## Install the requirements and run every test
 	@rm -f build/tested
 	@$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal --durations 30 $(PYTEST_ARGS)
 	@$(if $(PYTEST_ARGS),,mkdir -p build && git rev-parse HEAD > build/tested 2>/dev/null || true)
@@ -150,10 +150,10 @@ browser: venv-dev
 	    apt-get install -y -qq chromium >/dev/null); \
 	fi
 
-# Only the program, without its service: the service would take the machine's web ports.
-caddy: venv-dev
-	@if ! $(BIN)/python -m tests.support.caddy >/dev/null; then \
-	  $(call from_debian,Caddy for the tests of proxy and sign-in,the tests of proxy and sign-in, \
-	    (cd $(VENV) && apt-get download -qq -o APT::Sandbox::User=root caddy && \
-	     dpkg -x caddy_*.deb caddy && rm caddy_*.deb)); \
+# Only the programs, without their services: those would take the machine's web ports.
+proxies: venv-dev
+	@if ! $(BIN)/python -m tests.support.proxies >/dev/null; then \
+	  $(call from_debian,Caddy and nginx for the tests of proxy and sign-in,the tests of proxy and sign-in, \
+	    (cd $(VENV) && apt-get download -qq -o APT::Sandbox::User=root caddy nginx && \
+	     for each in caddy nginx; do dpkg -x $${each}_*.deb proxies && rm $${each}_*.deb; done)); \
 	fi

@@ -219,7 +219,7 @@ def walk(page: Page, how: str) -> None:
     """Choose heads by clicks and keys, and positions by keys."""
     page.wait_for_timeout(1500)
     for name in HEADS:
-        page.locator(f".small [data-name={name}]").first.click()
+        page.locator(f"[data-name={name}]").first.click()
         page.wait_for_timeout(600)
     tell(f"click on a head to curve{how}", taken(page))
     for step in range(40):

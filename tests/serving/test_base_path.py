@@ -14,7 +14,7 @@ from serving.address import below as below_base
 from serving.page import page_routes
 from tests.pages.test_downloads import fetch
 from tests.pages.test_embed_alone import Frame
-from tests.support.caddy import caddy, needs_caddy
+from tests.support.proxies import caddy, needs_caddy
 from tests.support.server import ROOT, answer, serve
 from tests.support.visit import cell, go, head_shown, no_trouble, settle, to_end, tool, visit
 

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.pages.test_downloads import fetch
-from tests.support.caddy import caddy, needs_caddy
 from tests.support.near_worker import command_line_here
+from tests.support.proxies import caddy, needs_caddy
 from tests.support.server import answer, serve
 from tests.support.visit import cell, complains, go, head_shown, no_trouble, settle, visit
 

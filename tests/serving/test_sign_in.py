@@ -1,4 +1,4 @@
-"""The proxies of `deploy/`, a real Caddy where there is one, in front of a server that echoes."""
+"""Proxies of `deploy/` and of the documentation, real ones, before a server that echoes."""
 
 import base64
 import contextlib
@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support import until
-from tests.support.caddy import CADDY, caddy, needs_caddy
+from tests.support import ROOT, until
+from tests.support.proxies import CADDY, caddy, needs_caddy, needs_nginx, nginx
 from tests.support.server import answer
+from tests.test_docs import BLOCK
 
 pytestmark = needs_caddy
 WORDS = {"anna": "correct horse", "ben": "battery staple"}
@@ -125,20 +126,37 @@ def test_an_account(accounts):
 
 
 def test_a_token(tmp_path):
-    """Programs need it, pages do not; a server behind the proxy never sees it."""
+    """Programs need it, pages do not."""
     with (
         listening(_Echo) as server,
         caddy(
             tmp_path, "token.Caddyfile", POSKERNEL_TOKEN="2f0c", POSKERNEL_UPSTREAMS=f"to {server}"
         ) as proxy,
     ):
-        for path in ("/api/v1/models", "/api", "/mcp", "/mcp/", "/api/../api/v1/models"):
-            for wrong in ("", "Bearer", "Bearer 2F0C", "Bearer none", "2f0c"):
-                assert 401 == arrived(proxy, path, **({"Authorization": wrong} if wrong else {}))
-            headers = dict(arrived(proxy, path, Authorization="Bearer 2f0c"))
-            assert "authorization" not in headers
-            assert "127.0.0.1" == headers["x-forwarded-for"]
+        check_token(proxy, "2f0c")
         assert 401 != arrived(proxy, "/helix")
+
+
+@needs_nginx
+def test_a_token_of_nginx(tmp_path):
+    """By the block of the page on hosting, word for word but for addresses and token."""
+    hosting = (ROOT / "docs" / "how-to" / "hosting.md").read_text("utf-8")
+    (block,) = (code for kind, code in BLOCK.findall(hosting) if kind == "nginx")
+    with (
+        listening(_Echo) as server,
+        nginx(tmp_path, block.replace("TOKEN", "2f0c"), server) as proxy,
+    ):
+        check_token(proxy, "2f0c")
+
+
+def check_token(proxy, token):
+    """Programs need it, and a server behind the proxy never sees it."""
+    for path in ("/api/v1/models", "/api", "/mcp", "/mcp/", "/api/../api/v1/models"):
+        for wrong in ("", "Bearer", f"Bearer {token.upper()}", "Bearer none", token):
+            assert 401 == arrived(proxy, path, **({"Authorization": wrong} if wrong else {}))
+        headers = dict(arrived(proxy, path, Authorization=f"Bearer {token}"))
+        assert "authorization" not in headers
+        assert "127.0.0.1" == headers["x-forwarded-for"]
 
 
 @pytest.mark.parametrize(("short", "address"), [("0", "127.0.0.1"), ("1", "127.0.0.0")])
