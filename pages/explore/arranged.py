@@ -95,7 +95,7 @@ class Arranged:
 
     Attributes:
         x, y, colour: their places and colours.
-        told: what their hover texts say; the first columns of the table.
+        hover_columns: what their hover texts say; the first columns of the table.
         result: the result that the places come from.
         heading: the title.
         words: how to read the points.
@@ -105,7 +105,7 @@ class Arranged:
     x: Column
     y: Column
     colour: Column
-    told: Sequence[Column]
+    hover_columns: Sequence[Column]
     result: Result
     heading: str
     words: Explanation

@@ -252,12 +252,12 @@ def draw_points(
     selection: Selection, arranged: Arranged, chosen: list[Head], faint: np.ndarray | None
 ) -> None:
     """Draw the card with all heads as points."""
-    x, y, colour, hover_columns = arranged.x, arranged.y, arranged.colour, arranged.told
+    x, y, colour, hover_columns = arranged.x, arranged.y, arranged.colour, arranged.hover_columns
     at = (selection.layer, selection.head)
 
     def figure() -> go.Figure:
         made = head_scatter(
-            x, y, colour, told=hover_columns, selected=at, chosen=chosen, faint=faint
+            x, y, colour, hover_columns=hover_columns, selected=at, chosen=chosen, faint=faint
         )
         return made.update_yaxes(scaleanchor="x") if arranged.one_scale else made
 
@@ -317,4 +317,4 @@ def page(selection: Selection) -> None:
     chosen = draw_names(selection)  # first: it reads the heads of a link
     with points:
         draw_points(selection, arranged, chosen, faint)
-    draw_table(selection, chosen, columns, arranged.told)
+    draw_table(selection, chosen, columns, arranged.hover_columns)

@@ -120,17 +120,17 @@ def draw_lines(
     return figure
 
 
-def heads(result: Result, name: str, *, told: str = "", **cells: Any) -> go.Figure:
-    """Draw a value per head; ``told`` is what hover adds to it."""
+def heads(result: Result, name: str, *, hover_text: str = "", **cells: Any) -> go.Figure:
+    """Draw a value per head; ``hover_text`` is what hover adds to it."""
     value, error = result.values[name], result.errors.get(name)
     spread = "" if error is None else " ± %{customdata[0]:.2g}"
-    hover = f"{result.units[name]} <b>%{{z:.3f}}</b>{spread}{told}"
+    hover = f"{result.units[name]} <b>%{{z:.3f}}</b>{spread}{hover_text}"
     extra = [0 * value if error is None else error, *cells.pop("extra", ())]
     unit, cells["customdata"] = result.units[name], np.dstack(extra)
     if unit.startswith("share"):
-        return share_map(value, told=hover, title="", unit=unit, **cells)
+        return share_map(value, hover_text=hover, title="", unit=unit, **cells)
     cells["colorbar"] = {"title": unit}
-    return head_map(value, told=f"<br>{hover}", **cells)
+    return head_map(value, hover_text=f"<br>{hover}", **cells)
 
 
 def alike(numbers: np.ndarray) -> dict[int, str]:

@@ -11,14 +11,14 @@ from poskernel_core.plotting.palette import NO_VALUE, SCALE
 
 
 def head_map(
-    values: Float[np.ndarray, "layer head"], *, told: str, height: int = 420, **cells: Any
+    values: Float[np.ndarray, "layer head"], *, hover_text: str, height: int = 420, **cells: Any
 ) -> go.Figure:
-    """Draw one number per head; `told` is the hover text, `cells` are further Plotly options.
+    """Draw one number per head; `hover_text` is the hover text, `cells` are further Plotly options.
 
     Heads without a value are hatched.
     """
     cells = {"colorscale": SCALE, "xgap": 1, "ygap": 1} | cells
-    hover = f"<b>L%{{y}}H%{{x}}</b>{told}<extra></extra>"
+    hover = f"<b>L%{{y}}H%{{x}}</b>{hover_text}<extra></extra>"
     figure = go.Figure(go.Heatmap(z=values, hovertemplate=hover, **cells))
     names = [[f"L{i}H{j}" for j in range(values.shape[1])] for i in range(len(values))]
     add_missing(figure, np.isnan(values), np.array(names, dtype=object))
@@ -52,7 +52,7 @@ def add_missing(
 def share_map(
     shares: Float[np.ndarray, "layer head"],
     *,
-    told: str,
+    hover_text: str,
     title: str,
     unit: str = SHARE,
     **cells: Any,
@@ -60,7 +60,9 @@ def share_map(
     """Draw one share per head, from 0 to the largest, with a colour bar above."""
     layers = len(shares)
     top, height = max(float(np.nanmax(shares)), 1e-3), min(190 + 34 * layers, 900)
-    figure = head_map(shares, told=f"<br>{told}", height=height, zmin=0, zmax=top, **cells)
+    figure = head_map(
+        shares, hover_text=f"<br>{hover_text}", height=height, zmin=0, zmax=top, **cells
+    )
     return set_title(share_bar(figure, top, unit), title)
 
 

@@ -87,7 +87,7 @@ def head_scatter(
     y: Column,
     colour: Column,
     *,
-    told: Sequence[Column] = (),
+    hover_columns: Sequence[Column] = (),
     selected: Head | None = None,
     chosen: Sequence[Head] = (),
     faint: np.ndarray | None = None,
@@ -95,11 +95,13 @@ def head_scatter(
     """Draw every head with both values; rings mark ``selected`` and ``chosen`` heads.
 
     Heads for which ``faint[layer, head]`` is true are faded. A point's hover text gives the head's
-    name, the first entry of its custom data, and its values in the columns ``told``, by default
-    those drawn.
+    name, the first entry of its custom data, and its values in ``hover_columns``, by default those
+    drawn.
     """
     heads = shown_on(x, y)
-    told = told or list({column.heading: column for column in (x, y, colour)}.values())
+    hover_columns = hover_columns or list(
+        {column.heading: column for column in (x, y, colour)}.values()
+    )
     figure = go.Figure()
 
     def add(some: list[Head], marker: dict[str, Any], name: str = "") -> None:
@@ -108,7 +110,7 @@ def head_scatter(
             among = [place for place, flag in enumerate(dims) if flag == dim]
             shade = marker["color"]
             own = {"color": [shade[k] for k in among]} if isinstance(shade, list) else {}
-            trace = _points([some[k] for k in among], x, y, told, marker | own, name)
+            trace = _points([some[k] for k in among], x, y, hover_columns, marker | own, name)
             if dim:
                 opacity = {"opacity": FAINT}
                 trace.update(

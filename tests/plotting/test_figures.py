@@ -131,7 +131,7 @@ def test_few_lines_are_shown_and_all_are_named() -> None:
 
 def test_heads_without_a_value_are_hatched() -> None:
     values = np.arange(6.0).reshape(2, 3)
-    assert 1 == len(head_map(values, told="").data)
+    assert 1 == len(head_map(values, hover_text="").data)
     values[1, 2] = np.nan
-    _, hatched = head_map(values, told="").data
+    _, hatched = head_map(values, hover_text="").data
     assert (2, 0.5, "L1H2") == (hatched.x[0], hatched.base[0], hatched.customdata[0])

@@ -25,7 +25,7 @@ def test_points():
     )  # fmt: skip
     assert ("no value", ["L1H0"], "no value") == (other.name, names(other), other.customdata[0][3])
     assert ["L0H0", "1", "0.100 ± 0.011", "−1"] == list(points.customdata[0])
-    told = head_scatter(X, Y, KIND, told=[KIND, Y]).data[0]
+    told = head_scatter(X, Y, KIND, hover_columns=[KIND, Y]).data[0]
     assert ["L0H0", "local", "0.100 ± 0.011"] == list(told.customdata[0])
     assert "<br>kind: %{customdata[1]}<br>mass (share): %{customdata[2]}" in told.hovertemplate
 

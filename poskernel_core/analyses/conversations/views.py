@@ -52,7 +52,7 @@ def _by_class(result: Result) -> go.Figure:
 
 
 def _template_map(result: Result) -> go.Figure:
-    return heads(result, "template_share", told=" of what is said")
+    return heads(result, "template_share", hover_text=" of what is said")
 
 
 VIEWS: Views = {

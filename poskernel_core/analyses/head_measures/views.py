@@ -18,7 +18,7 @@ PLACES = dict(
 def _first_measure(result: Result) -> go.Figure:
     return head_map(
         result.values["value"][0],
-        told=": %{z:.4g}<br>%{text}",
+        hover_text=": %{z:.4g}<br>%{text}",
         text=result.texts["verdict"],
         colorbar={"title": result.words("measure")[0]},
     )

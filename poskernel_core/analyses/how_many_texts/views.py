@@ -129,7 +129,7 @@ def _map(result: Result) -> go.Figure:
     bar = {"tickvals": np.log10(ticks), "ticktext": [number(tick) for tick in ticks]}
     return head_map(
         np.log10(np.maximum(enough, 1.0)),
-        told="<br>%{customdata}",
+        hover_text="<br>%{customdata}",
         height=min(420, 170 + 40 * len(enough)),
         customdata=texts,
         colorbar={"title": "windows<br>(log scale)"} | bar,

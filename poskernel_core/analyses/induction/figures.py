@@ -84,7 +84,9 @@ def induction_map(scores: Result) -> go.Figure:
         f"<br>to {TOKENS[name]} %{{customdata[{place}]:.3f}}"
         for place, name in enumerate(others, 1)
     )
-    return heads(scores, "induction", told=hover, extra=[scores.values[name] for name in others])
+    return heads(
+        scores, "induction", hover_text=hover, extra=[scores.values[name] for name in others]
+    )
 
 
 def head_bars(scores: Result) -> go.Figure:

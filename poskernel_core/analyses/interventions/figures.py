@@ -148,7 +148,7 @@ def mass_changes(result: Result) -> go.Figure:
     reach = max(0.01, float(np.abs(np.nan_to_num(change)).max()))
     return head_map(
         change,
-        told=": %{z:.3f}",
+        hover_text=": %{z:.3f}",
         zmin=-reach,
         zmax=reach,
         colorscale=DIVERGING,

@@ -51,7 +51,7 @@ def etc_map(etc: Result) -> go.Figure:
         zmin=0,
         zmax=top,
         customdata=np.dstack([etc.values["etc"], etc.values["half_mass_distance"], kinds]),
-        told="<br>ETC %{customdata[0]:.4g}<br>%{customdata[2]}"
+        hover_text="<br>ETC %{customdata[0]:.4g}<br>%{customdata[2]}"
         "<br>half-mass distance %{customdata[1]:.4g}",
         colorbar={
             "title": "ETC (tokens,<br>log scale)",

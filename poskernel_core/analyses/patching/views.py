@@ -144,7 +144,7 @@ def _map(result: Result) -> go.Figure:
     reach = max(0.05, float(np.nanmax(np.abs(values), initial=0)))
     return head_map(
         values,
-        told=": %{z:.3f} (%{customdata})",
+        hover_text=": %{z:.3f} (%{customdata})",
         customdata=told(result),
         zmin=-reach,
         zmax=reach,

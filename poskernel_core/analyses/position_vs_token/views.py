@@ -183,8 +183,8 @@ def _look_back(result: Result) -> go.Figure:
     alone = result.select(condition=POSITION)
     offset = alone.values["largest_offset"]
     return heads(
-        alone, "largest_mass", told=" by position only, %{customdata[1]} back", extra=[offset],
-        text=offset, texttemplate="%{text}", textfont_size=11,
+        alone, "largest_mass", hover_text=" by position only, %{customdata[1]} back",
+        extra=[offset], text=offset, texttemplate="%{text}", textfont_size=11,
     )  # fmt: skip
 
 

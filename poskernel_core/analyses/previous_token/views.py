@@ -198,7 +198,7 @@ def _stages(result: Result) -> str:
 def ratios(ranked: Result) -> go.Figure:
     """Draw the ratio of the two largest diagonals of every head [layer, head]."""
     bar = {"title": "second / largest"}
-    return head_map(ranked.values["ratio"], told=": %{z:.3f}", zmin=0, zmax=1, colorbar=bar)
+    return head_map(ranked.values["ratio"], hover_text=": %{z:.3f}", zmin=0, zmax=1, colorbar=bar)
 
 
 VIEWS: Views = {

@@ -106,7 +106,7 @@ def _contributions(result: Result) -> go.Figure:
     reach = float(np.nanmax(np.abs(heads), initial=1e-6))
     cells = {"colorscale": DIVERGING, "zmin": -reach, "zmax": reach, "colorbar_title": "logits"}
     height = min(190 + 34 * len(heads), 900)
-    figure = head_map(heads, told="<br>%{z:+.3g} logits", height=height, **cells)
+    figure = head_map(heads, hover_text="<br>%{z:+.3g} logits", height=height, **cells)
     return set_title(figure, logit_title(result))
 
 
@@ -118,7 +118,7 @@ def logit_title(result: Result) -> str:
 def _copying(result: Result) -> go.Figure:
     shares = result.values["copying_share_first_layer"]
     unit = result.units["copying_share_first_layer"]
-    return share_map(shares, told="%{z:.3f} of the tokens", title="", unit=unit)
+    return share_map(shares, hover_text="%{z:.3f} of the tokens", title="", unit=unit)
 
 
 def _scores(result: Result) -> go.Figure:
