@@ -39,7 +39,8 @@ def ask(model_dirs, kind, rows, monkeypatch):
             module.double()
         model.state = ModuleState(model.module)
         torch.set_default_dtype(torch.float64)
-        monkeypatch.setattr(torch, "float32", torch.float64)
+        for name in ("float", "float32"):
+            monkeypatch.setattr(torch, name, torch.float64)
         monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
         asked = question.params(pairs=table(rows), **params)
         subject = subject_of(model, windows, batch=4)
