@@ -90,7 +90,7 @@ newest: venv-dev  ## Run the fast tests with the newest allowed versions of the 
 lowest: RESOLVE := --resolution lowest-direct
 lowest newest:
 	@rm -rf build/$@ && mkdir -p build && grep -v '^-r' requirements-dev.txt > build/$@.txt
-	@$(BIN)/uv venv --quiet --python $(BIN)/python build/$@
+	@$(BIN)/uv venv --seed --quiet --python $(BIN)/python build/$@
 	@$(BIN)/uv pip install --quiet --python build/$@ $(RESOLVE) -r pyproject.toml --extra mcp -r build/$@.txt \
 	  $(if $(TORCH_INDEX_URL),--index $(TORCH_INDEX_URL))
 	@build/$@/bin/python -m pytest -n $(TEST_JOBS) -p no:cacheprovider \

@@ -82,7 +82,7 @@ def test_every_road_is_the_loops(monkeypatch, name, block):
     for part in pattern_blocks(call):
         rows, keys = part.pattern.shape[2:]
         place = whole[:, :, part.first_row : part.first_row + rows]
-        place[..., part.first_key : part.first_key + keys] = part.pattern
+        place[..., part.first_key : part.first_key + keys] = part.pattern.numpy()
     z, pattern = edited_attention(call, Edit())
 
     np.testing.assert_allclose(whole, expected, atol=1e-6)
