@@ -57,7 +57,8 @@ def summary(result: Result) -> str:
     for name, texts in result.texts.items():
         if result.units[name] not in ("name", "sentence") and texts.size <= MAX_NUMBERS:
             lines.append(f"\n{name} [{' x '.join(result.axes[name])}]")
-            lines += [" ".join(map(repr, row)) for row in np.atleast_2d(texts).tolist()]
+            rows = texts.reshape(-1, 1) if result.units[name] == "text" else np.atleast_2d(texts)
+            lines += [" ".join(map(repr, row)) for row in rows.tolist()]
     return "\n".join(lines)
 
 

@@ -552,6 +552,11 @@ def _listed(several: Sequence[dict[str, Any]]) -> dict[str, Any]:
 TOKENS = Value("tokens", ("pos",), "token", "the tokens of the one text that the answer is about")
 """The text of every result about a single text."""
 
+(BEGINNINGS,) = outputs(
+    "beginning [left_out], text: the first words of some texts of each group", optional=True
+)
+"""The text of a result about groups of texts, added where the corpus is at hand."""
+
 
 def texts_array(texts: Any) -> Texts:
     """Return nested lists of strings, or one string, as an object array."""

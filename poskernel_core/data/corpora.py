@@ -40,6 +40,9 @@ from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer
 READING = b"2"
 """Version of how files of texts are read; raising it invalidates results of them."""
 
+BEGINNING = 256
+"""Characters that are kept of each document's beginning."""
+
 
 def offered(spec: CorpusSpec) -> CorpusSpec:
     """Resolve a corpus named by a user; refuse the internal names of generated tokens."""
@@ -102,10 +105,13 @@ class Cut:
         tokens: token ids; window ``w`` belongs to group ``w % groups_of(windows)``. All groups have
             the same number of windows.
         dealt: what a group consists of (documents, a stretch of the text, or arbitrary windows).
+        beginnings: of each group, the first :data:`BEGINNING` characters of its documents, in
+            order; empty if it does not consist of documents.
     """
 
     tokens: Tokens
     dealt: Dealt
+    beginnings: tuple[tuple[str, ...], ...] = ()
 
 
 def token_windows(
@@ -160,10 +166,11 @@ def token_windows(
 
     texts, number = counted_documents(spec, seed)
     rows: list[list[int]] = []
+    beginnings: tuple[tuple[str, ...], ...] = ()
     if not single and (number is None or number >= GROUPS):
         again = () if number is None else iter(read, None)
         per_group = -(-wanted // GROUPS)
-        rows = _deal(
+        rows, beginnings = _deal(
             chain([map(once, texts)], again), tokenizer, body, per_group, largest_share(number)
         )
     one = not rows
@@ -182,7 +189,9 @@ def token_windows(
                 "context if the model reads one."
             )
     tokens = np.array([prefix + row for row in rows], dtype=np.int64)
-    return in_stretches(tokens, wanted) if one else Cut(tokens[:wanted], "documents")
+    if one:
+        return in_stretches(tokens, wanted)
+    return Cut(tokens[:wanted], "documents", beginnings[: groups_of(wanted)])
 
 
 def in_stretches(rows: Integer[np.ndarray, "text pos"], windows: int | None = None) -> Cut:
@@ -207,19 +216,23 @@ def largest_share(documents: int | None) -> int:
 
 def _deal(
     laps: Iterable[Iterator[str]], tokenizer: Tokenizer, size: int, per_group: int, share: int
-) -> list[list[int]]:
+) -> tuple[list[list[int]], tuple[tuple[str, ...], ...]]:
     """Return rows of tokens, groups interleaved; ``per_group`` each, or fewer if the text ends.
 
-    Every lap reads the documents again: to keep them all begun would take much memory.
+    Beside them stand the beginnings of each group's documents. Every lap reads the documents again:
+    to keep them all begun would take much memory.
     """
     held: list[list[int]] = [[] for _ in range(GROUPS)]
+    read: list[list[tuple[int, str]]] = [[] for _ in range(GROUPS)]
     begun: dict[int, tuple[list[int], str]] = {}
     for lap, texts in enumerate(laps):
         first = lap * share * size
         for number, text in enumerate(texts):
             if not lap:
-                group = min(held, key=len)
-                begun[number] = group, "\n\n" if len(group) % size else ""
+                to = min(range(GROUPS), key=lambda at: len(held[at]))
+                between = "\n\n" if len(held[to]) % size else ""
+                begun[number] = held[to], between
+                read[to].append((len(held[to]) + len(between), text[:BEGINNING]))
             if number in begun and len(begun[number][0]) < per_group * size:
                 group, between = begun[number]
                 until = min(len(group) + share * size, per_group * size)
@@ -232,10 +245,9 @@ def _deal(
         begun = {j: place for j, place in begun.items() if len(place[0]) < per_group * size}
         if not begun:
             break
-    shortest = min(map(len, held)) // size
-    return [
-        group[start : start + size] for start in range(0, shortest * size, size) for group in held
-    ]
+    end = min(map(len, held)) // size * size
+    rows = [group[start : start + size] for start in range(0, end, size) for group in held]
+    return rows, tuple(tuple(text for at, text in texts if at < end) for texts in read)
 
 
 def _chunks(

@@ -12,14 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from poskernel_core.analyses.base import Analysis, ExperimentContext
+from poskernel_core.analyses.base import Analysis, ExperimentContext, Progress
 from poskernel_core.common.errors import BadRequest, TooSmall
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
-from poskernel_core.common.result import Result
+from poskernel_core.common.result import BEGINNINGS, Result
 from poskernel_core.common.shards import WHOLE
 from poskernel_core.common.specs import Execution, Gather, RunSpec
 from poskernel_core.common.views import StatisticsView
+from poskernel_core.data.beginnings import group_beginnings
 from poskernel_core.engine.plan import Plan, gathering, plan_of
 from poskernel_core.engine.provenance import keep, software
 from poskernel_core.models import catalog
@@ -107,7 +108,7 @@ def form(store: Store, plan: Plan, stage: Stage, query: int) -> bool:
     if not store.has(made.key):
         view = stage.at(query)
         views = dict.fromkeys(made.needs, view)
-        result = analysis.answer(views, made.params, lambda done, total: None)
+        result = _answer(made, views, lambda done, total: None)
         if len(values) < len(analysis.values):
             result = result.only(*values)
         seconds = time.monotonic() - began
@@ -141,12 +142,23 @@ def compute(store: Store, plan: Plan, report: Report) -> None:
     assert isinstance(analysis, Analysis)
     views = open_views(store, plan)
     _check_cell(plan.params, views["main"].header.reasons)
-    result = analysis.answer(
-        views, plan.params, lambda done, total: report(done, total, f"Computing {analysis.title}")
+    result = _answer(
+        plan, views, lambda done, total: report(done, total, f"Computing {analysis.title}")
     )
     header = views["main"].header
     tokens = views.get("queries", views["main"]).header.tokens or header.tokens
     keep(store, plan.key, plan.run, result, header, tokens, time.monotonic() - began)
+
+
+def _answer(plan: Plan, views: Mapping[str, StatisticsView], progress: Progress) -> Result:
+    """Answer an analysis; if it is about groups of texts, with what these begin with."""
+    analysis = plan.question
+    assert isinstance(analysis, Analysis)
+    result = analysis.answer(views, plan.params, progress)
+    if BEGINNINGS not in analysis.texts:
+        return result
+    texts = group_beginnings(plan.run, views["main"].header.windows)
+    return result.with_text(BEGINNINGS, texts) if texts else result
 
 
 def located(plan: Plan) -> Plan:

@@ -89,9 +89,12 @@ def test_tokens_are_spelt():
     result = result.with_text(Value("many", ("pos",), "token", ""), ["a"] * (MAX_NUMBERS + 1))
     result = result.with_text(Value("said", ("line",), "sentence", ""), ["It is so.", "Or not."])
 
+    result = result.with_text(Value("begun", ("pair",), "text", ""), ["It was", "\x1b no"])
+
     lines = summary(result).splitlines()
     assert ["", "said [line]", "It is so.", "Or not."] == lines[2:6]
-    assert ["", "top [neuron x rank]", "' x' 'y\\n'", "'' 'a'"] == lines[6:]
+    assert ["", "top [neuron x rank]", "' x' 'y\\n'", "'' 'a'"] == lines[6:10]
+    assert ["", "begun [pair]", "'It was'", "'\\x1b no'"] == lines[10:]
 
 
 def test_verdicts_are_sentences():

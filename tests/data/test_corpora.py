@@ -291,6 +291,11 @@ def test_a_document_stays_in_its_group(place, sizes, windows, context, start, kn
         rows, _ = np.nonzero(found.tokens == letter)
         assert len({*(rows % many)}) <= 1
         assert known or len(rows) <= share * (context - start)
+    assert apart == bool(found.beginnings)
+    for group, begun in enumerate(found.beginnings):
+        seen = found.tokens[group::many]
+        read = [text for text in documents if text and ord(text[0]) in seen]
+        assert read == [*filter(None, begun)]
 
 
 @pytest.mark.parametrize("windows", [7, 47, 500, 600, 900])

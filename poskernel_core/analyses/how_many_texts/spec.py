@@ -11,7 +11,7 @@ from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import measure_called, one_a_head
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.jackknife import jackknife
-from poskernel_core.common.result import OF_MEASURE, Result, outputs
+from poskernel_core.common.result import BEGINNINGS, OF_MEASURE, Result, outputs
 from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
 from poskernel_core.common.views import Some
 
@@ -66,6 +66,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         influence [left_out layer head], share of variance: how much of the squared error each group
             of texts makes
     """)
+    texts = (BEGINNINGS,)
 
     def needs(self, run: RunSpec, params: HowManyTextsParams) -> Mapping[str, RunSpec]:
         question, _, measure_params = self._asked(params)

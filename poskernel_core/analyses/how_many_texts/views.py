@@ -1,11 +1,14 @@
 """What is drawn and said of how many texts are enough."""
 
+from html import escape
+from textwrap import wrap
+
 import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.claims import Number, capital, param, who
 from poskernel_core.analyses.views import View, Views
-from poskernel_core.common.result import NORMAL, Result
+from poskernel_core.common.result import BEGINNINGS, NORMAL, Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.head_map import head_map
 from poskernel_core.plotting.layout import legend_under_title, log_ticks, number, set_title, style
@@ -16,6 +19,9 @@ UNCERTAIN = 1 / 3
 
 RARE, MUCH = 0.58, 0.6
 """Influences: what the largest of ten groups passes in 5 of 100 normal samples; what is told."""
+
+LINE = 44
+"""Letters in a line of a hover text, for a phone."""
 
 
 def _one(result: Result) -> str:
@@ -99,21 +105,27 @@ def _deciding(result: Result) -> str:
     if influence[most] < MUCH:
         return ""
     share, measure = brief(float(influence[most])), param(result, "measure")
+    texts = (result.words(BEGINNINGS.name) or [""] * len(influence))[most]
     return (
         f"{share} of the squared error of the {measure} of {who(result)} come from one group of "
-        f"texts, number {most}."
+        f"texts, number {most}{f': {texts}' if texts else ''}."
     )
 
 
 def _by_group(result: Result) -> go.Figure:
     """Draw how much of a head's squared error each group of texts makes."""
     influence = result.values["influence"]
+    begin = [
+        "".join(f"<br>{escape(line, quote=False)}" for line in wrap(text, LINE))
+        for text in result.words(BEGINNINGS.name) or [""] * len(influence)
+    ]
     figure = go.Figure()
     figure.add_bar(
         x=np.arange(len(influence)),
         y=influence,
         marker_color=CATEGORICAL[0],
-        hovertemplate="group %{x}: %{y:.2f}<extra></extra>",
+        customdata=begin,
+        hovertemplate="group %{x}: %{y:.2f}%{customdata}<extra></extra>",
     )
     figure.add_hline(y=RARE, line={"color": CATEGORICAL[1], "dash": "dot"})
     style(figure, x_title="group of texts", y_title="share of the squared error", height=260)
@@ -159,7 +171,8 @@ VIEWS: Views = {
             reading="How much of the squared error comes from each group of texts: the number is "
             "computed again without it. Dotted: what the largest of ten groups passes in 5 of 100 "
             "samples of normal numbers. A high bar says which texts decide the number, not that "
-            "its interval is wrong. Of ten groups, windows 4, 14, 24, ... are those of number 4.",
+            "its interval is wrong. Of ten groups, windows 4, 14, 24, ... are those of number 4. "
+            "Point at a bar for the first words of some of its texts.",
         ),
         View("error [subset layer head], enough wanted [layer head]", says=_all),
         View(

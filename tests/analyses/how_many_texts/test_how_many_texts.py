@@ -9,6 +9,7 @@ import pytest
 import poskernel_core as pk
 from poskernel_core.analyses import find
 from poskernel_core.analyses.views import figure_of, finding_of
+from poskernel_core.common.result import BEGINNINGS
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.views import without
 from tests.support import builders
@@ -109,6 +110,10 @@ def test_one_group_decides(gathered):
         one = replace(found.only("influence"), values={"influence": influence})
         assert finding_of(one).startswith(said)
         assert bool(said) == finding_of(one).endswith("number 4.")
+        named = one.with_text(BEGINNINGS, [f'"<b>of</b> {group}"' for group in range(10)])
+        assert finding_of(named) == finding_of(one).replace("4.", '4: "<b>of</b> 4".')
+        (bars,) = figure_of(named).data
+        assert '<br>"&lt;b&gt;of&lt;/b&gt; 4"' == bars.customdata[4]
 
 
 def test_four_times_as_many_windows_halve_the_error(gathered):
