@@ -27,6 +27,7 @@ from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import find
+from poskernel_core.analyses.claims import below_the_line
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
 from poskernel_core.analyses.induction.spec import (
     InductionRecency,
@@ -221,11 +222,14 @@ SHOWN = 5
 def draw_scores(selection: Selection, scores: Result) -> None:
     """Draw the induction scores of all heads, and name the strongest."""
     induction = scores.only("induction")
+    heads = ranked(induction.values["induction"])
     strongest = ", ".join(
         f"**{head_link(head_name(i, j))}** "
         f"{value_text(induction.select(layer=i, head=j), 'induction')}"
-        for i, j in ranked(induction.values["induction"])[:SHOWN]
+        for i, j in heads[:SHOWN]
     )
+    if others := below_the_line(induction.estimate_of("induction"), heads, SHOWN):
+        strongest += f" ({others})"
     first, second = (value_text(scores.select(copy=copy), "loss") for copy in (1, 2))
 
     def draw() -> None:

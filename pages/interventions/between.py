@@ -30,6 +30,7 @@ from pages.shared.tables.tables import (
     linked_table,
     number_columns,
 )
+from poskernel_core.analyses.claims import below_the_line
 from poskernel_core.analyses.interventions.presets import Preset
 from poskernel_core.analyses.patching.pairs import MADE, PairsParams
 from poskernel_core.analyses.patching.presets import pairs_for
@@ -42,7 +43,7 @@ from poskernel_core.analyses.patching.spec import (
     PatchPositionsParams,
 )
 from poskernel_core.analyses.patching.tables import COLUMNS, FILES, as_table, decoded
-from poskernel_core.analyses.patching.views import no_behaviour, so_far, told
+from poskernel_core.analyses.patching.views import no_behaviour, sizes_so_far, so_far, told
 from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import head_name, layer_of
 from poskernel_core.common.result import Result
@@ -287,9 +288,11 @@ def _draw_grid(effects: Result, selection: Selection) -> None:
         both = effects.errors["effect"], effects.errors["attribution"]
         columns |= {"± 1 s.e.": np.where(exact, *both), "opposite": effects.values["opposite"]}
     table = heads_frame(columns).dropna(subset=[EFFECT])
-    largest = table.sort_values(EFFECT, key=abs, ascending=False, kind="stable")[:ROWS_SHOWN]
+    table = table.sort_values(EFFECT, key=abs, ascending=False, kind="stable")
+    heads = [divmod(int(row), values.shape[1]) for row in table.index]
+    others = below_the_line(sizes_so_far(effects), heads, ROWS_SHOWN)
     with beside:
-        st.caption("The largest effects")
+        st.caption("The largest effects" + (f" ({others})" if others else ""))
         meanings = {EFFECT: SHARE, "± 1 s.e.": "over the pairs", "opposite": OPPOSITE}
         known = {name: meaning for name, meaning in meanings.items() if name in columns}
-        linked_table(largest, "patch-largest", number_columns(known, "%.3f"))
+        linked_table(table[:ROWS_SHOWN], "patch-largest", number_columns(known, "%.3f"))

@@ -16,6 +16,7 @@ from pages.shared.look.fold import fold
 from pages.shared.selection.head_choice import ranked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.ablation.spec import AblateHeads, AblateHeadsParams
+from poskernel_core.analyses.claims import below_the_line
 from poskernel_core.analyses.measures import one_a_head
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name
@@ -48,8 +49,8 @@ def offer_first_heads(selection: Selection, key: str) -> None:
         if result is None:
             return
         one = one_a_head(measure.declared, result, query=selection.query)
-        cells = _choose(one, measure.declared.value)
-        st.caption(", ".join(cells) or "No head.")
+        cells, others = _choose(one, measure.declared.value)
+        st.caption(", ".join(cells) + (f" ({others})" if others else "") or "No head.")
         st.button(
             "Take these heads",
             disabled=not cells,
@@ -59,16 +60,20 @@ def offer_first_heads(selection: Selection, key: str) -> None:
         )
 
 
-def _choose(one: Result, name: str) -> list[str]:
-    """Draw the choice of a kind, or of an end and a number; return the heads, the first first."""
+def _choose(one: Result, name: str) -> tuple[list[str], str]:
+    """Draw the choice of a kind, or of an end and a number.
+
+    Return the heads, the first first, and how many others can't be told from the last.
+    """
     values = one.values[name].astype(float)
     if labels := one.labels.get(name):
         kind = st.selectbox("Kind", labels, key="first-kind")
-        return [head_name(*map(int, at)) for at in np.argwhere(values == labels.index(kind))]
+        return [head_name(*map(int, at)) for at in np.argwhere(values == labels.index(kind))], ""
     end = st.segmented_control("Which", ENDS, default=ENDS[0], required=True, key="first-end")
     count = st.number_input("How many heads", 1, MOST, 5, key="first-count")
-    order = ranked(values if end == ENDS[0] else -values)
-    return [head_name(*at) for at in order[:count]]
+    heads = ranked(values if end == ENDS[0] else -values)
+    others = below_the_line(one.estimate_of(name), heads, count)
+    return [head_name(*at) for at in heads[:count]], others
 
 
 def draw_many_texts(selection: Selection) -> None:

@@ -1,5 +1,6 @@
 """Previous-token heads: the ranking of all heads, and the mechanism of the selected one."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Final, Literal
 
@@ -18,6 +19,7 @@ from pages.shared.selection.selection import Selection, select_head
 from pages.shared.selection.source import choose_text
 from pages.shared.selection.zoom import choose_zoom
 from pages.shared.tables.tables import (
+    ROWS_SHOWN,
     choice_table,
     errors_line,
     heads_frame,
@@ -25,6 +27,7 @@ from pages.shared.tables.tables import (
     number_columns,
     rounded_table,
 )
+from poskernel_core.analyses.claims import below_the_line
 from poskernel_core.analyses.helix.tangent import Tangent, TangentParams
 from poskernel_core.analyses.previous_token.spec import (
     PreviousToken,
@@ -34,6 +37,7 @@ from poskernel_core.analyses.previous_token.spec import (
 )
 from poskernel_core.analyses.previous_token.views import STAGES, largest_diagonals
 from poskernel_core.analyses.views import figure_of
+from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted, value_text
 from poskernel_core.ledger.published import PREVIOUS_TOKEN_GPT2, PREVIOUS_TOKEN_HEADS_GPT2
@@ -87,9 +91,10 @@ def ranked_table(ranked: Result, selected: str) -> None:
         meaning = f"mean attention to the token {back} places back"
         numbers |= number_columns({f"P({back})": meaning}, "%.3f")
     choice_table(rounded_table(table, ranked, named), KEY, select_head, numbers)
+    others = _below(ranked, back, table.index.tolist())
     st.caption(
-        f"{counted(len(table), 'head')}, sorted by P({back}); scroll for more. Selected: "
-        f"{selected}."
+        f"{counted(len(table), 'head')}, sorted by P({back}); scroll for more"
+        f"{f': below the first {ROWS_SHOWN}, {others}' if others else ''}. Selected: {selected}."
     )
     errors_line(ranked)
 
@@ -105,6 +110,15 @@ def _table(ranked: Result, back: int, only: bool) -> pd.DataFrame:
     if only:
         table = table[table["largest at k"] == back]
     return table.sort_values(named, ascending=False)
+
+
+def _below(ranked: Result, back: int, rows: Iterable[int]) -> str:
+    """Return how many heads of the rows that are seen by scrolling may stand above."""
+    every = ranked.estimate_of("previous_mass")
+    if back != 1:
+        every = Estimate(*(part[..., back] for part in ranked.estimate_of("profile")))
+    heads = [divmod(row, every.value.shape[1]) for row in rows]
+    return below_the_line(every, heads, ROWS_SHOWN)
 
 
 def published_table(model: str) -> None:

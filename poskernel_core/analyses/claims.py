@@ -6,7 +6,7 @@ the claims about one head together.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -279,9 +279,32 @@ def beyond(skip: int) -> str:
 
 def alike(every: Estimate, place: tuple[int, ...]) -> int:
     """Return how many other numbers cannot be told from the one at a place."""
+    return int(_same(every, place).sum()) - 1
+
+
+def _same(every: Estimate, place: tuple[int, ...]) -> np.ndarray:
+    """Return which numbers cannot be told from the one at a place; it is one of them."""
     low, high = difference(Estimate(*(part[place] for part in every)), every)[1:]
     with np.errstate(invalid="ignore"):
-        return int(np.isfinite(every.value).sum() - ((low > 0) | (high < 0)).sum()) - 1
+        return np.asarray(np.isfinite(every.value) & ~((low > 0) | (high < 0)))
+
+
+def below_the_line(every: Estimate, heads: Sequence[tuple[int, int]], count: int) -> str:
+    """Return how many heads below the first ones of a list can't be told from the last of these.
+
+    For example ``7 more can't be told from L3H2``; empty if there are none.
+
+    Args:
+        every: the numbers ``[layer, head]`` by which the list is sorted.
+        heads: all that could be listed, in order.
+        count: how many are.
+    """
+    if not heads[count:]:
+        return ""
+    last = heads[count - 1]
+    same = _same(every, last)
+    more = sum(bool(same[head]) for head in heads[count:])
+    return f"{more:,} more can't be told from {head_name(*last)}" if more else ""
 
 
 def most(result: Result, name: str, *head: int) -> tuple[int, ...] | None:

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from poskernel_core.analyses.claims import Number, heads_at, number_of, of_all, passing
+from poskernel_core.analyses.claims import (
+    Number,
+    below_the_line,
+    heads_at,
+    number_of,
+    of_all,
+    passing,
+)
+from poskernel_core.analyses.patching.views import sizes_so_far
+from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.rounding import brief
 
@@ -106,3 +115,55 @@ def test_a_count_says_nothing_of_chance(name):
         "In 77 of 77 heads the sink is 0.3 or more;"
     )
     assert "77 of 270 heads" == of_all(77, 270)
+
+
+def of_heads(value, reach):
+    value, reach = np.asarray(value, float), np.asarray(reach, float)
+    return Estimate(value, value - reach, value + reach)
+
+
+def test_heads_below_the_line_by_hand():
+    """0.50 ± 0.05 and 0.44 ± 0.05 differ by 0.06 ± 0.07; 0.40 ± 0.05 is farther."""
+    every = of_heads([[0.9, 0.44], [math.nan, 0.5], [0.1, 0.4]], 0.05)
+    heads = [(0, 0), (1, 1), (0, 1), (2, 1), (2, 0), (1, 0)]
+    assert "1 more can't be told from L1H1" == below_the_line(every, heads, 2)
+    assert "1 more can't be told from L0H1" == below_the_line(every, heads, 3)
+    for count in (1, 4, 5, 6, 7):  # sure of all below, or nothing is left out
+        assert "" == below_the_line(every, heads, count)
+    assert "" == below_the_line(every, [], 2)
+
+
+HEADS = st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 0.3)), min_size=6, max_size=6)
+
+
+@given(HEADS, st.integers(1, 6))
+def test_heads_below_the_line(numbers, count):
+    """As many as there are whose difference to the last listed may be 0; signs matter not."""
+    value, reach = (np.reshape(part, (2, 3)) for part in zip(*numbers, strict=True))
+    order = [divmod(int(at), 3) for at in np.argsort(-value, axis=None, kind="stable")]
+    last = order[count - 1]
+    same = [
+        head for head in order[count:]
+        if value[last] - value[head] <= math.hypot(reach[last], reach[head])
+    ]  # fmt: skip
+    said = below_the_line(of_heads(value, reach), order, count)
+    assert str(len(same)) == (said.split()[0] if said else "0")
+    assert said == below_the_line(of_heads(-value, reach), order, count)
+
+
+def test_sizes_of_effects():
+    """An effect, or where it is not known its estimate, is turned about 0 with its interval."""
+    effect, attribution = np.array([[0.5, -0.25, math.nan]]), np.array([[9.0, 9.0, -0.125]])
+    made = Result(
+        analysis="patch-heads",
+        params={},
+        values={"effect": effect, "attribution": attribution},
+        axes=dict.fromkeys(("effect", "attribution"), ("layer", "head")),
+        units=dict.fromkeys(("effect", "attribution"), "share"),
+        lows={"effect": effect - 0.25, "attribution": attribution - 0.5},
+        highs={"effect": effect + 0.125, "attribution": attribution + 0.25},
+    )
+    value, low, high = sizes_so_far(made)
+    assert [[0.5, 0.25, 0.125]] == value.tolist()
+    assert [[0.25, 0.125, -0.125]] == low.tolist()
+    assert [[0.625, 0.5, 0.625]] == high.tolist()

@@ -203,6 +203,9 @@ def test_heads_to_silence_by_a_measure(computed):
     app.number_input(key="first-count").set_value(3).run()
     taken = bound(fine(press(app, "take-heads")))["manyheads"].value
     assert 3 == len(taken.split(", "))
+    (caption,) = (each.value for each in app.caption if each.value.startswith(taken))
+    last = taken.split(", ")[-1]
+    assert caption.removeprefix(taken).endswith(f" more can't be told from {last})")
     choose_measure(app, "kind of kernel")
     kinds = bound(fine(press(app, "take-heads")))["manyheads"].value
     assert kinds not in ("", taken)

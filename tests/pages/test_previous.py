@@ -1,5 +1,7 @@
 """The page of previous-token heads as a script: the ranking, one head, stages of a text."""
 
+import re
+
 import pytest
 
 from poskernel_core.analyses.interventions.presets import presets_for
@@ -42,8 +44,13 @@ def test_ranking(show):
 
 
 def test_heads_that_look_back_by_k(show):
-    shares = show(back="2").dataframe[0].value["P(2)"]
-    assert sorted(shares, reverse=True) == [*shares]
+    app = show(back="2")
+    table = app.dataframe[0].value
+    assert sorted(table["P(2)"], reverse=True) == [*table["P(2)"]]
+    line = r"scroll for more: below the first 10, (\d+) more can't be told from (L\dH\d)\."
+    ((count, last),) = re.findall(line, words(app))
+    assert last == named(table["head"].iloc[9])
+    assert 0 < int(count) <= len(table) - 10
     app = show(onlyback="true")
     table = app.dataframe[0].value
     assert {1} == set(table["largest at k"])

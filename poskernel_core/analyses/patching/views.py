@@ -126,6 +126,15 @@ def so_far(result: Result) -> np.ndarray:
     return np.where(np.isnan(effect), result.values["attribution"], effect)
 
 
+def sizes_so_far(result: Result) -> Estimate:
+    """Return how large these are, whatever their sign, with their intervals."""
+    exact = ~np.isnan(result.values["effect"])
+    both = (result.estimate_of(name) for name in ("effect", "attribution"))
+    value, low, high = (np.where(exact, one, other) for one, other in zip(*both, strict=True))
+    negative = value < 0
+    return Estimate(abs(value), np.where(negative, -high, low), np.where(negative, -low, high))
+
+
 def told(result: Result) -> np.ndarray:
     """Return what is told of each head beside its number: how it was computed, and its error."""
     exact = ~np.isnan(result.values["effect"])
