@@ -1,5 +1,6 @@
 """The interventions page as a script: presets, moves of one's own, prompts of every length."""
 
+import re
 from io import BytesIO
 from itertools import permutations
 from typing import Any
@@ -22,6 +23,7 @@ from tests.support.bound import (
     chosen,
     fine,
     headings,
+    named,
     opened,
     opened_as_linked,
     press,
@@ -261,6 +263,8 @@ def test_a_set_of_pairs(computed):
         each.value for each in app.dataframe if "effect" in each.value and "" in each.value
     )
     assert largest["± 1 s.e."].notna().all()
+    (above,) = (each.value for each in app.caption if each.value.startswith("The largest effects"))
+    assert re.search(rf" more can't be told from {named(largest['head'].iloc[-1])}\)$", above)
     assert (largest["opposite"].notna() == (largest[""] == "")).all()  # estimates are marked
     bound(app)["maker"].select("a table").run()
     assert app.info[0].value.startswith("Type or drop a table")

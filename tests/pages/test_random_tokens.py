@@ -7,7 +7,17 @@ from streamlit.testing.v1 import AppTest
 
 from pages.shared.jobs import results
 from poskernel_core.common.rounding import rounded
-from tests.support.bound import bound, chosen, figure_on, fine, headings, opened, press
+from tests.support.bound import (
+    bound,
+    chosen,
+    figure_on,
+    fine,
+    headings,
+    opened,
+    opened_as_linked,
+    press,
+    words,
+)
 from tools.recorded import figures_on
 
 pytestmark = pytest.mark.slow
@@ -24,6 +34,15 @@ def show(computed):
         return fine(opened(name, model="demo-attn-2l", samples="100", **link))
 
     return go_to
+
+
+def test_strongest_heads(shipped):
+    """Five are named; those below that can't be told from the fifth are counted."""
+    told = words(opened_as_linked(RECENCY, model="demo-gpt2"))
+    (line,) = (line for line in told.splitlines() if line.startswith("Strongest: "))
+    heads = re.findall(r"\[(L\dH\d)\]", line)
+    assert 5 == len(heads)
+    assert re.search(rf" \([1-9]\d* more can't be told from {heads[-1]}\)\. Loss", line)
 
 
 def sequences(app: AppTest) -> list[list[tuple[str, str, str]]]:
