@@ -49,8 +49,8 @@ def group_beginnings(run: RunSpec, windows: int) -> tuple[str, ...]:
         )
         texts = cut(windows=windows).beginnings
         if not texts:  # a target may have ended the run, whose windows decide the stretches
-            firsts = cut(windows=run.windows).tokens[: groups_of(windows), int(run.start_token) :]
-            texts = tuple((tokenizer.backend.decode(row[:LETTERS].tolist()),) for row in firsts)
+            firsts = cut(windows=run.windows).tokens[: groups_of(windows), :LETTERS].tolist()
+            texts = tuple((tokenizer.backend.decode(row),) for row in firsts)
         return tuple(map(first_words, texts))
     return ()
 

@@ -76,26 +76,24 @@ def test_what_is_not_at_hand_is_not_named(model_dirs, corpus, tmp_path, monkeypa
     """A typed text, the hub, a file that is another one by now or gone, another tokenizer."""
     monkeypatch.setattr(texts, "stream_hub", lambda *_: pytest.fail("streamed"))
     own = shutil.copytree(model_dirs["gpt2"], tmp_path / "model")
-    runs = [
-        described(own, CorpusSpec(name="text", text="She sells sea shells. " * 40)),
-        described(own, "wikitext"),
-        described(own, corpus),
-        described(own, corpus),
-        described(model_dirs["gpt2"], corpus),
-    ]
-    assert group_beginnings(runs[2], 20)
-    group_beginnings.cache_clear()
+    typed = described(own, CorpusSpec(name="text", text="She sells sea shells. " * 40))
+    hub, ours, other = (
+        described(*of) for of in ((own, "wikitext"), (own, corpus), (model_dirs["gpt2"], corpus))
+    )
+
+    def unnamed(run, windows=20):
+        group_beginnings.cache_clear()
+        return () == group_beginnings(run, windows)
+
+    assert [True, True] == [unnamed(typed, 1), unnamed(hub)]
+    assert [False, False] == [unnamed(ours), unnamed(other)]
     (own / "tokenizer.json").write_text((own / "tokenizer.json").read_text() + " ")
-    assert () == group_beginnings(runs[2], 20)
-    assert () == group_beginnings(runs[0], 1) == group_beginnings(runs[1], 20)
-    assert group_beginnings(runs[4], 20)
-    group_beginnings.cache_clear()
+    assert [True, False] == [unnamed(ours), unnamed(other)]
     corpus.write_text(corpus.read_text().replace("q", "r"))
-    assert () == group_beginnings(runs[4], 20)
+    assert unnamed(other)
     corpus.unlink()
     shutil.rmtree(own)
-    group_beginnings.cache_clear()
-    assert () == group_beginnings(runs[4], 20) == group_beginnings(runs[3], 20)
+    assert [True, True] == [unnamed(ours), unnamed(other)]
 
 
 @given(st.lists(st.text(max_size=90), max_size=7))
