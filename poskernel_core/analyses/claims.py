@@ -292,7 +292,8 @@ def _same(every: Estimate, place: tuple[int, ...]) -> np.ndarray:
 def below_the_line(every: Estimate, heads: Sequence[tuple[int, int]], count: int) -> str:
     """Return how many heads below the first ones of a list can't be told from the last of these.
 
-    For example ``7 more can't be told from L3H2``; empty if there are none.
+    For example ``7 more can't be told from L3H2``; empty if there are none, or if the last one has
+    no interval.
 
     Args:
         every: the numbers ``[layer, head]`` by which the list is sorted.
@@ -302,6 +303,8 @@ def below_the_line(every: Estimate, heads: Sequence[tuple[int, int]], count: int
     if not heads[count:]:
         return ""
     last = heads[count - 1]
+    if not math.isfinite(every.low[last]):
+        return ""
     same = _same(every, last)
     more = sum(bool(same[head]) for head in heads[count:])
     return f"{more:,} more can't be told from {head_name(*last)}" if more else ""

@@ -131,6 +131,7 @@ def test_heads_below_the_line_by_hand():
     for count in (1, 4, 5, 6, 7):  # sure of all below, or nothing is left out
         assert "" == below_the_line(every, heads, count)
     assert "" == below_the_line(every, [], 2)
+    assert "" == below_the_line(of_heads(every.value, math.nan), heads, 2)  # a run without groups
 
 
 HEADS = st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 0.3)), min_size=6, max_size=6)
