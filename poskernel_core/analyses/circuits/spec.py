@@ -25,7 +25,7 @@ EMBEDDINGS = "embeddings"
 P = TypeVar("P", bound=PairsParams)
 
 SIZES = (
-    *estimates("difference, nats: mean of what shares are of: the denominator"),
+    *estimates("difference, nats: mean of what shares are of: the denominator", kind="plain"),
     *outputs("""
         pairs, pairs: those that show the behaviour
         left_out, pairs: those that do not: the clean prompt prefers its answer by less than 0.1

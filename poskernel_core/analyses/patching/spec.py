@@ -9,7 +9,7 @@ from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
 from poskernel_core.analyses.patching.pairs import MADE, PairsParams
 from poskernel_core.analyses.sources import TextParams, text_run
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import BESIDE, Result, outputs
+from poskernel_core.common.result import BESIDE, Result, estimates, outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, CorpusSpec, RunSpec
 from poskernel_core.data.made import RANDOM
 from poskernel_core.models.catalog import find_again
@@ -173,13 +173,22 @@ class _Patch(OfPairs[P]):
 
 
 METRICS = (
-    *outputs("""
-        ± clean_metric changed_metric, nats: the metric of the two prompts as they are; its mean
-    """),
+    *estimates(
+        """
+        clean_metric changed_metric, nats: the metric of the two prompts as they are; its mean
+        """,
+        kind="plain",
+    ),
+    *estimates(
+        """
+        difference, nats: how much higher it is for the clean prompts, in the mean: what shares
+            are of
+        """,
+        kind="plain",
+        optional=True,
+    ),
     *outputs(
         """
-        ± difference, nats: how much higher it is for the clean prompts, in the mean: what shares
-            are of
         pairs, pairs: those that are used
         left_out, pairs: those that are not: the metric of the clean prompt is not 0.1 nats above
             that of the changed one
@@ -240,10 +249,17 @@ class PatchHeads(_Patch[PatchHeadsParams]):
             ± attribution [layer head], share of the difference: its first-order estimate, by one
                 gradient
         """),
+        *estimates(
+            """
+            opposite [layer head], share of pairs: those in which the exact effect is −0.05 or less,
+                away from the other prompt
+            """,
+            kind="plain",
+            bounds=(0, 1),
+            optional=True,
+        ),
         *outputs(
             """
-            % opposite [layer head], share of pairs: those in which the exact effect is −0.05 or
-                less, away from the other prompt
             agreement, rank correlation: of exact effects with their estimates, over their heads
             """,
             optional=True,

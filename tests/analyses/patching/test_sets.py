@@ -149,6 +149,19 @@ def test_all_heads_against_plain_hooks(model_dirs, any_pair, kind, way):
     np.testing.assert_allclose(found.plug_ins["opposite"], opposite)
 
 
+def test_counts_and_means_are_those_of_the_pairs(model_dirs, any_pair):
+    """They have no bias, also where groups of pairs differ in size; ratios are corrected."""
+    rows = [each | {"template": "x" * (at in (1, 4, 5))} for at, each in enumerate(ROWS)]
+    heads = of_set(PatchHeads, loaded(model_dirs["gpt2"]), rows, exact="all")
+    for name in ("opposite", "clean_metric", "changed_metric", "difference"):
+        assert heads.biases[name].any()
+        np.testing.assert_array_equal(heads.values[name], heads.plug_ins[name])
+    pairs = 7 * heads.values["opposite"]
+    np.testing.assert_allclose(pairs, pairs.round(), atol=1e-12)
+    assert {*pairs.round().ravel()} - {0, 7}
+    assert (heads.values["effect"] != heads.plug_ins["effect"]).any()
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_a_set_of_one_pair(model_dirs, any_pair, part):
     """It is that pair, without errors; batches and the order of pairs change nothing."""
