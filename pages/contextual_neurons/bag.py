@@ -14,7 +14,7 @@ from pages.shared.choices.choices import chosen
 from pages.shared.choices.fit import choose_one, fitted_text
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
-from pages.shared.tables.tables import number_columns
+from pages.shared.tables.tables import linked_table, number_columns
 from poskernel_core.analyses.bag.contextual_neurons import centred_at_best
 from poskernel_core.analyses.bag.neuron import ExtendedEmbedding, ExtendedEmbeddingParams
 from poskernel_core.analyses.bag.views import LOW
@@ -109,6 +109,6 @@ def draw_embedding(selection: Selection, shared: dict[str, Any]) -> None:
             }
         )
         columns = number_columns(dict.fromkeys(table.columns[1:], "cosine"), "%.3f")
-        st.dataframe(table, hide_index=True, key="near-table", column_config=columns)
+        linked_table(table, "near-table", columns)
 
     show("near", result, f"Tokens near {visible(word)}", draw)

@@ -14,7 +14,13 @@ from pages.shared.choices.fit import choose_one, fitted, fitted_flag, fitted_num
 from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from pages.shared.selection.source import choose_text
-from pages.shared.tables.tables import choice_table, joined, number_columns, word_lists
+from pages.shared.tables.tables import (
+    choice_table,
+    joined,
+    linked_table,
+    number_columns,
+    word_lists,
+)
 from poskernel_core.analyses.bag.neuron import (
     Neuron,
     NeuronLatents,
@@ -148,7 +154,6 @@ def draw_latents(selection: Selection, number: int, shared: dict[str, Any]) -> N
             }
         )
         column = st.column_config.ProgressColumn(format="percent", min_value=0, max_value=1)
-        columns = {"share": column}
-        st.dataframe(table, hide_index=True, key="latents-table", column_config=columns)
+        linked_table(table, "latents-table", {"share": column})
 
     show("latents", result, f"Sub-latents of neuron {number}", below=groups)

@@ -26,6 +26,7 @@ from pages.shared.selection.head_choice import offer_strongest, ranked
 from pages.shared.selection.head_link import head_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import linked_table
 from poskernel_core.analyses import find
 from poskernel_core.analyses.claims import below_the_line
 from poskernel_core.analyses.induction.norm_cause import NormCause, NormCauseParams
@@ -176,7 +177,7 @@ def draw_cause(
     one = selection.of(result)
 
     def draw() -> None:
-        st.dataframe(_cause_table(one), key="cause-table", hide_index=True)
+        linked_table(_cause_table(one), "cause-table")
 
     show("cause", one, f"Are layer 0's norms the cause? {selection.cell}", draw)
 

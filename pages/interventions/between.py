@@ -263,10 +263,7 @@ def _draw_opposite(result: Result, head: str) -> None:
     st.caption(f"{head} does the opposite in {len(order):,} of {counted(len(of), 'pair')}.")
     words = result.words("pair")
     columns = {"pair": [visible(words[at]) for at in order], EFFECT: share[order]}
-    st.dataframe(
-        pd.DataFrame(columns), key="opposite", hide_index=True,
-        column_config=number_columns({EFFECT: SHARE}, "%.3f"),
-    )  # fmt: skip
+    linked_table(pd.DataFrame(columns), "opposite", number_columns({EFFECT: SHARE}, "%.3f"))
 
 
 def _draw_grid(effects: Result, selection: Selection) -> None:

@@ -14,10 +14,12 @@ from pages.shared.jobs import results
 from pages.shared.jobs.jobs import follow
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import linked_table
 from poskernel_core.analyses.definitions import Method, methods
 from poskernel_core.common import plugins
 from poskernel_core.common.errors import Cancelled, PosKernelError
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import NO_NUMBER
 from poskernel_core.engine.admission import computes
 from poskernel_core.ledger.compare import (
     Checked,
@@ -119,12 +121,7 @@ def _computed(figures: tuple[PublishedFigure, ...], selection: Selection) -> dic
 
 def _draw_table(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked]) -> None:
     rows = [_row(figure, lines.get(figure.id)) for figure in figures]
-    st.dataframe(
-        pd.DataFrame(rows),
-        hide_index=True,
-        key="ledger-table",
-        height="content",
-    )
+    linked_table(pd.DataFrame(rows), "ledger-table", height="content")
     if lines:
         text = json.dumps([line.as_json() for line in lines.values()], indent=1)
         st.download_button(
@@ -158,7 +155,7 @@ def _draw_details(figures: tuple[PublishedFigure, ...], lines: dict[str, Checked
     st.caption(f"{figure.figure}. {plain(figure.note)} Computed by {_asked(figure)}.")
     if line is not None and line.why:
         st.info(plain(line.why))
-    st.dataframe(_numbers(figure, line), key="ledger-numbers")
+    st.dataframe(_numbers(figure, line), key="ledger-numbers", placeholder=NO_NUMBER)
 
 
 def _asked(figure: PublishedFigure) -> str:

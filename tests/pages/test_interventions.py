@@ -16,6 +16,7 @@ from pages.shared.selection.head_choice import ranked
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.analyses.patching.presets import pairs_for
+from poskernel_core.common.rounding import NO_NUMBER
 from poskernel_core.data.moves import fitting, words_of
 from tests.support.bound import (
     bound,
@@ -266,6 +267,7 @@ def test_a_set_of_pairs(computed):
     (above,) = (each.value for each in app.caption if each.value.startswith("The largest effects"))
     assert re.search(rf" more can't be told from {named(largest['head'].iloc[-1])}\)$", above)
     assert (largest["opposite"].notna() == (largest[""] == "")).all()  # estimates are marked
+    assert {NO_NUMBER} == {each.proto.placeholder for each in app.dataframe}
     bound(app)["maker"].select("a table").run()
     assert app.info[0].value.startswith("Type or drop a table")
     bound(app)["pairs"].input("clean,answer").run()

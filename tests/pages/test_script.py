@@ -18,6 +18,7 @@ from pages.shared.jobs import jobs, pressed, results
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.cli import main as cli
 from poskernel_core.cli import precompute
+from poskernel_core.common.rounding import NO_NUMBER
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import curated
 from tests.support.bound import heads_of_cards, opened, opened_as_linked, positions
@@ -72,6 +73,7 @@ def test_every_page_runs(shipped, script):
     assert [] == [each.value for each in boxes]
     assert lends + (name in WITH_BOX) == len(app.info)
     assert 1 == len(app.title)
+    assert {NO_NUMBER} >= {each.proto.placeholder for each in app.dataframe}
     assert 0 == len(app.get("progress"))
     assert figures_on(app) or name in (*WAITING, FIRST)
     assert shipped.worker_pid is None

@@ -12,7 +12,7 @@ from pages.shared.selection.head_link import page_address
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import rounded, texts_of
+from poskernel_core.common.rounding import NO_NUMBER, rounded, texts_of
 from poskernel_core.plotting.layout import visible
 
 HEAD: Final = "head"
@@ -81,7 +81,7 @@ def linked_table(
     addresses: Sequence[str] | None = None,
     **more: Any,
 ) -> None:
-    """Draw a table; the names in its column ``head`` link to the pages of these heads.
+    """Draw a table; names in a column ``head`` link to the pages of these heads.
 
     ``addresses`` are those of the heads' pages, needed if the heads are of another run than the
     selected one. ``more`` is passed to ``st.dataframe``.
@@ -101,7 +101,9 @@ def linked_table(
             display_text=NAME_IN_ADDRESS,
             alignment="left",
         )
-    st.dataframe(data, hide_index=True, column_config=config, key=key, **more)
+    st.dataframe(
+        data, hide_index=True, column_config=config, key=key, placeholder=NO_NUMBER, **more
+    )
 
 
 def choice_table(
@@ -152,13 +154,9 @@ def word_lists(result: Result, titles: tuple[str, str], unit: str, key: str) -> 
             }
         )
         columns = {unit: st.column_config.NumberColumn(format="%.3g", width=NUMBER)}
-        place.dataframe(
-            table,
-            hide_index=True,
-            column_config=columns,
-            key=f"{key}-{name}",
-            height=38 + 35 * min(WORDS_SHOWN, max(1, len(table))),
-        )
+        height = 38 + 35 * min(WORDS_SHOWN, max(1, len(table)))
+        with place:
+            linked_table(table, f"{key}-{name}", columns, height=height)
 
 
 def joined(words: Sequence[str], most: int = 8) -> str:
