@@ -71,7 +71,7 @@ def _draw(alike: Alike, pin: Pin) -> None:
         f"Sorted by the distance between their kernels and that of **{plain(pin.label)}**. "
         f"Compared: {counted(alike.compared, 'head')} of {counted(alike.runs, 'run')} whose "
         f"kernels are stored with the same skip.{rest} Tick a row to pin its head; the "
-        "head's name opens its page."
+        "head's name opens its page. Of a model's checkpoints and runs, a head's nearest is shown."
     )
     if not alike.heads:
         st.info("No kernels of other runs are stored yet: open the page «Map» for another model.")

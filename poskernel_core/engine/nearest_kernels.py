@@ -50,6 +50,7 @@ class Found:
 class Alike:
     """The nearest heads, nearest first, of so many runs searched and heads compared.
 
+    Each head of a model is there once, at the nearest of its runs, such as checkpoints.
     ``whole`` tells whether the search was complete, not cut off by the limits on time and runs.
     """
 
@@ -116,9 +117,11 @@ def heads_like(
                 )
                 apart = float(gaps[layer, head]), float(largest[layer, head])
                 matches.append(Found(its, *apart, kernels.query))
-    others = [match for match in matches if match.pin != pin]
-    others.sort(key=lambda neighbour: (neighbour.distance, str(neighbour.pin)))
-    return Alike(others[:most], searched, compared, complete)
+    nearest: dict[tuple[str, str], Found] = {}
+    for match in sorted(matches, key=lambda match: (match.distance, str(match.pin))):
+        if match.pin != pin:
+            nearest.setdefault((match.pin.model, match.pin.cell), match)
+    return Alike([*nearest.values()][:most], searched, compared, complete)
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,32 @@ def test_another_layout_is_passed_over(kernels, tmp_path):
         other.close()
 
 
+def test_a_head_of_several_runs_is_there_once(kernels, tmp_path):
+    """At the nearest: here the other run of a model, in which one head has our own kernel."""
+    store, found = kernels
+    ours = found[MODELS[0], QUERY, SKIP].values["kernel"][0, 1]
+    told = {"model": MODELS[1], "model_fingerprint": None} | found[
+        MODELS[1], QUERY, SKIP
+    ].provenance
+    told.pop("model_title")
+    key = next(key for key, header in store.headers() if header.get("provenance") == told)
+    both = Store(tmp_path)
+    for each, _ in store.headers():
+        both.put_bytes(each, store.get_bytes(each))
+    header, arrays = store.get(key)
+    header["provenance"]["windows_asked"] = 8
+    arrays["values/kernel"][2, 3] = ours
+    both.put(f"{key.partition('-')[0]}-{'0' * 64}", header, arrays)
+    answer = search(both, found)
+    both.close()
+    assert (3, 80) == (answer.runs, answer.compared)
+    assert 47 == len({(each.pin.model, each.pin.cell) for each in answer.heads})
+    assert 47 == len(answer.heads)
+    first = answer.heads[0]
+    assert ("L2H3", MODELS[1], 8) == (first.pin.cell, first.pin.model, first.pin.windows)
+    assert 0 == pytest.approx(first.distance, abs=1e-6)
+
+
 def test_what_it_may_cost(kernels, monkeypatch):
     """Headers that no longer fit into memory are read again: the answer is the same.
 
