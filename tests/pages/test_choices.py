@@ -5,6 +5,8 @@ import dataclasses
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -171,6 +173,80 @@ def test_a_former_widget_that_says_its_default_has_chosen_nothing(monkeypatch):
     assert {} == choices.address()
 
 
+@pytest.fixture
+def session(monkeypatch):
+    """What a session keeps, and its address, without a script; ``written`` counts."""
+
+    class Address(dict[str, list[str]]):
+        written = 0
+
+        def get_all(self, key: str) -> list[str]:
+            return self[key]
+
+        def from_dict(self, texts: dict[str, list[str]]) -> None:
+            self.written += 1
+            self.clear()
+            self.update(texts)
+
+    made = SimpleNamespace(session_state={}, query_params=Address())
+    monkeypatch.setattr(choices, "st", made)
+    return made
+
+
+def whole(texts: tuple[str, ...]) -> int:
+    return int(texts[-1])
+
+
+def test_the_reader_s_change_is_chosen_before_what_follows_it(session):
+    seen: list[object] = []
+    choices.fit("T", 7, whole)
+    drawn = choices.widget("T", 7, then=lambda: seen.append(choices.chosen("T")))
+    session.session_state[drawn["key"]] = 5
+    drawn["on_change"]()
+    assert [5] == seen
+
+
+def test_the_address_has_what_stands_for_a_value(session):
+    """As long as that is the value; none at all where nothing stands for it."""
+    choices.fit("T", "", str)
+    for texts, value, written in (
+        (["short"], "a long text", {"T": ["short"]}),
+        (["short"], "another", {"T": ["another"]}),
+        ([], "a long text", {}),
+    ):
+        choices.spell("T", "a long text", texts)
+        choices.choose("T", value)
+        assert written == choices.address()
+
+
+def test_only_a_choice_of_the_reader_s_is_what_a_model_lacks(session):
+    """A link asks for what is not offered; of Back nothing is told."""
+    for made, told in (
+        (choices.Choices({"T": 9}), [choices.Told("T", "9", 5, model="m")]),
+        (choices.Choices({"T": 4}), []),
+        (choices.Choices(asked={"T": ("9",)}), []),
+        (choices.Choices(asked={"T": ("9",)}, linked=True), [choices.Told("T", "9", 5, "to 5")]),
+    ):
+        session.session_state.clear()
+        choices.open_choices("page")
+        session.session_state[choices.KEPT].choices = made
+        choices.fit("T", 1, whole, partial(min, 5), lambda: "to 5", "m")
+        assert told == choices.write_address(alone=False)
+
+
+def test_after_back_the_address_is_written_though_it_is_the_same(session):
+    """A run that was under way may have written its own by then."""
+
+    def run(**given: str) -> int:
+        session.query_params.update({key: [text] for key, text in given.items()})
+        choices.open_choices("page")
+        choices.fit("T", 7, whole)
+        choices.write_address(alone=False)
+        return session.query_params.written
+
+    assert [0, 0, 1, 1] == [run(T="9"), run(T="9"), run(T="8"), run(T="8")]
+
+
 def test_back_takes_all_fields_from_the_address():
     app = opened(whole="9", word="b")
     fine(bound(app)["share"].set_value(2.0).run())
@@ -215,23 +291,86 @@ def test_a_value_is_asked_for_no_more_once_it_is_chosen():
     assert ({"whole": 5}, {"share": ("2",)}) == (made.values, made.asked)
 
 
+def pages() -> None:
+    """Pages ``where`` a field has their name, beside one field; it may wait, or be drawn alone."""
+    import streamlit as st
+
+    from pages.shared.choices import choices, fit
+
+    asked, name = st.session_state, st.session_state.get("where", "page")
+    choices.open_choices(name)
+    st.sidebar.number_input("most", **fit.fitted_number("most", (3, 50), 20))
+    choices.open_page()
+    if asked.get("waits"):
+        choices.waits()
+    else:
+        st.slider(name, **fit.fitted(name, range(2, 8), 7))
+    notices = choices.write_address(alone=asked.get("alone", False))
+    st.session_state["told"] = [each.key for each in notices]
+
+
 def test_what_is_told_of_a_page_is_not_told_of_the_next():
-    def pages():
-        import streamlit as st
-
-        from pages.shared.choices import fit
-        from pages.shared.choices.choices import open_choices, open_page, write_address
-
-        open_choices(st.session_state.get("where", "page"))
-        open_page()
-        st.slider("whole", **fit.fitted("whole", range(2, 8), 7))
-        st.session_state["told"] = [each.key for each in write_address(alone=False)]
-
     app = AppTest.from_function(pages)
-    app.query_params["whole"] = "99"
-    assert ["whole"] == app.run().session_state["told"]
-    app.session_state["where"] = "another page"
+    app.query_params["page"] = "99"
+    assert ["page"] == app.run().session_state["told"]
+    app.session_state["where"] = "another"
     assert [] == app.run().session_state["told"]
+
+
+def test_what_a_page_does_not_use_is_told_once_and_left_out():
+    app = opened(whole="9", nothing="1")
+    for value in (9, 8):
+        fine(bound(app)["whole"].set_value(value).run())
+        assert ["nothing"] == app.session_state["told"]
+        assert {"whole": [str(value)]} == address(app)
+
+
+@pytest.mark.parametrize("late", ["waits", "alone"])
+def test_what_a_page_does_not_draw_yet_is_kept(late):
+    """A part of it is missing, or one card is drawn alone: the rest may come."""
+    app = AppTest.from_function(pages)
+    app.session_state[late] = True
+    app.query_params |= {"page": "5", "nothing": "1"}
+    for _ in range(2):
+        assert [] == app.run().session_state["told"]
+        assert {"page": ["5"], "nothing": ["1"]} == address(app)
+    app.session_state[late] = False
+    assert ["nothing"] == app.run().session_state["told"]
+    assert (5, {"page": ["5"]}) == (chosen(app, "page"), address(app))
+
+
+def test_back_to_a_page_takes_what_all_pages_share_too():
+    """Also of one that this session has not drawn; what only others have stays."""
+    app = AppTest.from_function(pages).run()
+    for key in ("most", "page"):
+        bound(app)[key].set_value(5).run()
+    app.session_state["where"] = "another"
+    app.query_params.clear()
+    app.query_params["another"] = "4"
+    app.run()
+    assert (20, 5, 4) == tuple(chosen(app, key) for key in ("most", "page", "another"))
+
+
+def test_back_is_a_choice_also_of_an_address_just_written(monkeypatch):
+    """Streamlit says so; without it, the same word of the browser is a late one."""
+    app = opened(whole="9")
+    for value in (10, 11):
+        fine(bound(app)["whole"].set_value(value).run())
+    context = SimpleNamespace(is_history_navigation=True)
+    monkeypatch.setattr(choices, "get_script_run_ctx", lambda: context)
+    app.query_params["whole"] = "10"
+    fine(app.run())
+    assert 10 == chosen(app, "whole")
+    app.query_params.clear()
+    fine(app.run())
+    assert (7, {}) == (chosen(app, "whole"), address(app))
+
+
+def test_a_widget_is_another_one_where_other_values_are_offered():
+    """Streamlit takes the ends of a slider for a part of what it is, beside its key."""
+    app = opened()
+    fine(bound(app)["most"].set_value(30).run())
+    assert ("whole~1", "step") == tuple(bound(app)[key].key for key in ("whole", "step"))
 
 
 def test_streamlit_still_says_that_the_reader_went_back():

@@ -183,7 +183,11 @@ def write_address(*, alone: bool) -> list[Told]:
             session.told += unused
         session.choices = Choices(choices.values)
     open_page()
-    session.told = [notice for notice in session.told if _stands(session, notice)]
+    session.told = [
+        notice
+        for notice in session.told
+        if chosen(notice.key) == notice.shown  # not changed since
+    ]
     wanted, given = address(), _given()
     if session.restored or wanted != given:
         session.known = [*session.known, wanted][-MAX_KNOWN:]
@@ -191,13 +195,6 @@ def write_address(*, alone: bool) -> list[Told]:
         kept = {key: wanted[key] for key in given if key in wanted}  # in their order
         st.query_params.from_dict(kept | wanted)
     return session.told
-
-
-def _stands(session: _Session, notice: Told) -> bool:
-    """Tell whether the reader has not changed what was told since."""
-    if not notice.used:
-        return notice.key not in session.met
-    return bool(chosen(notice.key) == notice.shown)
 
 
 def _spelled(value: Any) -> list[str]:
@@ -269,7 +266,7 @@ def fit(
         return default
     try:
         before = choices.values[key] if requested is None else read(requested)
-        value = default if before == default else nearest(before)
+        value = nearest(before)
     except (ValueError, OverflowError, BadRequest):
         value = default
     if requested is not None and choices.linked and told and not same(requested, value):
