@@ -22,8 +22,10 @@ HTML = """<div id="part"><div class="room"></div><div class="head-grid"></div></
 <div id="other"></div>
 <script type="module">
   import part from "./part.js"
+  window.sent = []
+  const setStateValue = (_, value) => sent.push(value)
   window.call = (data, at = document.getElementById("part")) =>
-    part({ data, parentElement: at, setStateValue() {} })
+    part({ data, parentElement: at, setStateValue })
 </script>"""
 IDLE = """() => new Promise(done =>
   requestIdleCallback(() => requestAnimationFrame(() => requestIdleCallback(done))))"""
@@ -146,9 +148,9 @@ def test_a_head_is_text_and_leads_to_its_anchor(page: Page, load):
     assert page.evaluate("window.hit === undefined")
 
 
-def state(query: int, run: str = "a") -> str:
+def state(query: int, run: str = "a", cell: str = "L0H0", rev: int = 0) -> str:
     blocks = {n: f"{run}{n}" for n in range(100, 1100, 100)}
-    told = {"run": run, "rev": 0, "cell": "L0H0", "query": query, "log": [], "pinned": []}
+    told = {"run": run, "rev": rev, "cell": cell, "query": query, "log": [], "pinned": []}
     return json.dumps({"part": "state", "blocks": blocks, "profile": None} | told)
 
 
@@ -167,6 +169,73 @@ def test_a_grid_of_two_calls_follows(page: Page, load):
     page.evaluate(f"() => {{ const end = call({grid('a')}); call({grid('b')}); end() }}")
     page.evaluate(f"call({state(100)}, document.getElementById('other'))")
     expect(page.locator("[data-name=L0H0]")).to_have_attribute("aria-selected", "true")
+
+
+@pytest.fixture
+def follow(page: Page, load):
+    """Draw a grid, and tell it what the server has chosen; return which head is selected then."""
+    load(SCRIPT)
+    page.evaluate(f"call({grid('')})")
+
+    def told(*state_of: object) -> str | None:
+        page.evaluate(f"call({state(*state_of)}, document.getElementById('other'))")
+        page.evaluate(IDLE)
+        return page.locator("[aria-selected=true]").get_attribute("data-name")
+
+    return told
+
+
+def click(page: Page, *heads: str) -> None:
+    page.evaluate("all => all.forEach(n => document.querySelector(`[data-name=${n}]`).click())",
+                  [*heads])  # fmt: skip
+
+
+def test_of_quick_choices_the_last_is_sent_once(page: Page, follow):
+    follow(100)
+    click(page, "L0H1", "L0H0", "L0H1")
+    until(page, "sent.length")
+    page.evaluate("new Promise(done => setTimeout(done, 300))")  # twice as long as a choice rests
+    assert [("L0H1", 3)] == [(each["cell"], each["rev"]) for each in page.evaluate("sent")]
+
+
+def test_a_choice_stands_until_the_server_has_followed_it(page: Page, follow):
+    """Late words of the server change nothing; another run brings its position, not its head."""
+    follow(100)
+    click(page, "L0H0", "L0H1")
+    assert "L0H1" == follow(300, "a", "L0H0", 1)
+    with page.expect_request("**/b200"):
+        assert "L0H1" == follow(200, "b", "L0H0", 1)
+    assert "L0H1" == follow(200, "b", "L0H1", 2)
+    assert "L0H0" == follow(200, "b", "L0H0", 2)
+    click(page, "L0H1")
+    until(page, "sent.at(-1)?.rev === 3")
+
+
+def test_figures_are_faint_until_they_show_the_choice(page: Page, follow):
+    """And what is pointed at is forgotten on another page."""
+    behind, pointed = page.locator("html[data-behind]"), page.locator("html[data-seen]")
+
+    def drawn(cell: str, query: int, name: str = "helix") -> None:
+        end = {"part": "told", "cell": cell, "query": query, "page": name, "section": "Positions"}
+        page.evaluate(f"call({json.dumps(end | {'blocks': {}, 'profile': None})})")
+
+    follow(100)
+    drawn("L0H0", 100)
+    expect(behind).to_have_count(0)
+    click(page, "L0H1")
+    expect(behind).to_have_count(1)
+    drawn("L0H1", 100)
+    expect(behind).to_have_count(0)
+    follow(200, "a", "L0H1", 1)
+    expect(behind).to_have_count(1)
+    drawn("L0H1", 200)
+    expect(behind).to_have_count(0)
+    page.locator("[data-name=L0H0]").hover()
+    expect(pointed).to_have_count(1)
+    drawn("L0H1", 200)
+    expect(pointed).to_have_count(1)
+    drawn("L0H1", 200, "kernel")
+    expect(pointed).to_have_count(0)
 
 
 def test_positions_near_every_choice_are_fetched_ahead(page: Page, load):
