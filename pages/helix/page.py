@@ -15,6 +15,7 @@ from pages.shared.jobs import results
 from pages.shared.selection.head_link import page_link
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
+from pages.shared.tables.tables import linked_table
 from poskernel_core.analyses.helix.figures import OVERLAYS, first_name
 from poskernel_core.analyses.helix.formulas import GROUP_SIZES, far_out
 from poskernel_core.analyses.helix.spec import Helix, HelixParams
@@ -197,7 +198,7 @@ def draw_angles(helix: Result) -> None:
     both = helix.only("angles_residual", "angles_position")
     figures = {name: partial(figure_of, both.only(name)) for name in both.values}
 
-    table = partial(st.dataframe, _angle_table(helix), hide_index=True, key="angle-table")
+    table = partial(linked_table, _angle_table(helix), "angle-table")
     title = f"Canonical angles of the top-{helix.params['subspace']} subspaces"
     show("angles", both, title, figures=figures, below=table)
 
