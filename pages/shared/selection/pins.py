@@ -103,9 +103,9 @@ def remove_all() -> None:
     _keep([])
 
 
-def pin_button(selection: Selection, key: str, cell: str = "") -> None:
+def pin_button(selection: Selection, key: str) -> None:
     """Draw the button that pins a head, or unpins it."""
-    pin = pin_of(selection, cell)
+    pin = pin_of(selection)
     pinned = pin in _pins()
     st.button(
         f"Unpin {pin.cell}" if pinned else f"Pin {pin.cell}",
