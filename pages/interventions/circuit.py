@@ -6,12 +6,11 @@ import streamlit as st
 
 from pages.interventions.between import SETS, choose_pairs, left_out
 from pages.interventions.many_texts import offer_first_heads
-from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import plain, say
-from pages.shared.cards.show import show
+from pages.shared.cards.show import show, show_graph
 from pages.shared.choices.fit import choose_one, fitted_index, fitted_text
 from pages.shared.jobs.pressed import fetch_when_asked
-from pages.shared.selection.selection import Selection, select_head
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.circuits.spec import (
     Edges,
     EdgesParams,
@@ -20,8 +19,6 @@ from poskernel_core.analyses.circuits.spec import (
 )
 from poskernel_core.analyses.circuits.views import no_difference
 from poskernel_core.analyses.patching.spec import INTO_CHANGED
-from poskernel_core.analyses.views import figure_of
-from poskernel_core.common.heads import layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
 from poskernel_core.export.notebook import DIRECTIONS, OUTSIDE, TABLE
@@ -52,12 +49,7 @@ def _draw_edges(selection: Selection, params: dict[str, Any]) -> None:
     if every is None or _says_why(every):
         return
     edges = every.only("edge", "estimate", "carried")
-
-    def network() -> None:
-        clicked = figure_of(edges).update_layout(clickmode="event+select", dragmode="pan")
-        chart("network", lambda: clicked, pick=_pick)
-
-    show("network", edges, "Who feeds whom: the largest edges, to first order", network)
+    show_graph("network", edges, "Who feeds whom: the largest edges, to first order")
     own = EdgesParams.model_validate(params | {"head": selection.cell})
     head = fetch_when_asked(Edges, selection.run, own, "compute-edges", "edges-into")
     if head is not None and not _says_why(head):
@@ -66,12 +58,6 @@ def _draw_edges(selection: Selection, params: dict[str, Any]) -> None:
         st.caption(
             f"Rank correlation of exact edges with their estimates: {value_text(head, 'agreement')}"
         )
-
-
-def _pick(names: list[str], many: bool) -> None:
-    """Select the head that was clicked; other parts are no heads. A callback."""
-    if layer_of(names[0]) >= 0:
-        select_head(names[0])
 
 
 def _says_why(result: Result) -> bool:

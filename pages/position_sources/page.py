@@ -5,12 +5,11 @@ from typing import Final
 import numpy as np
 import streamlit as st
 
-from pages.shared.cards.figure import chart
-from pages.shared.cards.show import show
+from pages.shared.cards.show import show, show_graph
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place
-from pages.shared.selection.selection import Selection, select_head
+from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.position_sources.figures import largest
 from poskernel_core.analyses.position_sources.spec import (
     HeadSources,
@@ -18,7 +17,6 @@ from poskernel_core.analyses.position_sources.spec import (
     PositionSources,
     PositionSourcesParams,
 )
-from poskernel_core.analyses.views import figure_of
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.conditions import measured
@@ -65,24 +63,6 @@ def _linked(name: str) -> str:
     return f"[{name}]({page_address('position_sources', name)})" if layer_of(name) >= 0 else name
 
 
-def draw_largest(every: Result) -> None:
-    """Draw the largest shares of all heads."""
-    shares = every.only("share")
-
-    def draw() -> None:
-        clicked = figure_of(shares)
-        clicked.update_layout(clickmode="event+select", dragmode="pan")
-        chart("graph", lambda: clicked, pick=pick_head)
-
-    show("graph", shares, "Who feeds whom: the largest shares", draw)
-
-
-def pick_head(names: list[str], many: bool) -> None:
-    """Select the head that was clicked; other components are no heads. A callback."""
-    if layer_of(names[0]) >= 0:
-        select_head(names[0])
-
-
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.subheader(head_link(selection.cell), anchor="head")
@@ -105,4 +85,4 @@ def page(selection: Selection) -> None:
                 draw_head(selection, head)
     if every is not None:
         with below:
-            draw_largest(every)
+            show_graph("graph", every.only("share"), "Who feeds whom: the largest shares")

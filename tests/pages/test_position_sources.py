@@ -3,7 +3,7 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.position_sources.page import pick_head
+from pages.shared.cards.show import pick_head
 from tests.support.bound import fine, opened_as_linked, press, walk
 from tools.recorded import figures_on
 
@@ -52,7 +52,7 @@ def test_a_rotary_model_has_the_parts_of_its_shares(show, monkeypatch, rotary):
 
 def test_only_heads_are_selected(monkeypatch):
     written = []
-    monkeypatch.setattr("pages.position_sources.page.select_head", written.append)
+    monkeypatch.setattr("pages.shared.cards.show.select_head", written.append)
     for name in ("L1H2", "MLP 0", "token embedding"):
         pick_head([name], False)
     assert written == ["L1H2"]

@@ -10,7 +10,9 @@ import plotly.graph_objects as go
 from pages.shared.cards.card import card
 from pages.shared.cards.explained import Explanation, explained
 from pages.shared.cards.figure import Make, all_of, chart, charts
-from poskernel_core.analyses.views import figures_of, view_of
+from pages.shared.selection.selection import select_head
+from poskernel_core.analyses.views import figure_of, figures_of, view_of
+from poskernel_core.common.heads import layer_of
 from poskernel_core.common.result import Result
 
 
@@ -51,6 +53,21 @@ def show(
 def _draw_all(parts: Sequence[Callable[[], Any]]) -> None:
     for part in parts:
         part()
+
+
+def show_graph(name: str, result: Result, title: str) -> None:
+    """Draw a part of an answer in one figure, in which a click on a head selects it."""
+
+    def figure() -> go.Figure:
+        return figure_of(result).update_layout(clickmode="event+select", dragmode="pan")
+
+    show(name, result, title, partial(chart, name, figure, pick=pick_head))
+
+
+def pick_head(names: list[str], many: bool) -> None:
+    """Select the head that was clicked; other parts are no heads. A callback."""
+    if layer_of(names[0]) >= 0:
+        select_head(names[0])
 
 
 def words_of(result: Result) -> Explanation:
