@@ -146,16 +146,13 @@ def draw_changes(selection: Selection, bands: dict[str, Any]) -> None:
     if result is None:
         return
     show("changed-loss", result.only("loss", "loss_change"))
-    _draw_pattern(selection.of(result))
-
-
-def _draw_pattern(head: Result) -> None:
-    """Draw the selected head's attention in all runs."""
-    patterns = head.only("profile", "pattern_distance", "previous_mass", "previous_mass_change")
+    patterns = selection.of(result).only(
+        "profile", "pattern_distance", "previous_mass", "previous_mass_change"
+    )
     changed = partial(figure_of, patterns, log_x=True)
     figures = {f"changed-{name}": partial(changed, treatment=name) for name in TREATMENTS}
 
-    title, table = f"Attention of {head.params['head']}", partial(_draw_table, patterns)
+    title, table = f"Attention of {selection.cell}", partial(_draw_table, patterns)
     show("changed-pattern", patterns, title, figures=figures, below=table)
 
 
@@ -207,8 +204,9 @@ def _numbers(one: Result, kernel: Result) -> str:
     )
 
 
-def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
-    """Draw the results for the chosen bands."""
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    bands = choose_bands(selection)
     params = BandParams(skip=selection.skip, **bands)
     result = results.fetch(RotarySpectrum, selection.run, params)
     if result is None:
@@ -219,8 +217,3 @@ def draw_page(selection: Selection, bands: dict[str, Any]) -> None:
             draw_head(selection, result, kernels)
     draw_all_heads(result, selection)
     draw_changes(selection, bands)
-
-
-def page(selection: Selection) -> None:
-    """Draw the page for what is chosen."""
-    draw_page(selection, choose_bands(selection))
