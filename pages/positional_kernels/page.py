@@ -209,23 +209,13 @@ def draw_maps(selection: Selection, source: dict[str, Any]) -> None:
     """Draw kernel and observed attention over key and query positions."""
     params = KernelMapParams(skip=selection.skip, head=selection.cell, **source)
     if answer := results.fetch(KernelMap, selection.run, params):
-        both = _drawn(answer)
+        both = answer.only(*(name for name in PANELS if name in answer.values))
         figures = {f"map-{panel}": partial(figure_of, both, panel=panel) for panel in panels(both)}
         title, draw = (
             f"{selection.cell} from every query position",
             partial(charts, figures, square=True),
         )
         show("map", both, title, draw, figures=figures)
-
-
-def _drawn(result: Result) -> Result:
-    return result.only(*(name for name in PANELS if name in result.values))
-
-
-def draw_layer(selection: Selection, kernel: Result) -> None:
-    """Draw the kernels of the selected layer's heads on common axes."""
-    layer = kernel.select(layer=selection.layer)
-    show("layer", layer, f"All heads of layer {selection.layer}", head=selection.head)
 
 
 def draw_more(selection: Selection, kernel: Result, source: dict[str, Any]) -> None:
@@ -237,7 +227,8 @@ def draw_more(selection: Selection, kernel: Result, source: dict[str, Any]) -> N
         )
     else:
         draw_maps(selection, source)
-    draw_layer(selection, kernel)
+    layer = kernel.select(layer=selection.layer)
+    show("layer", layer, f"All heads of layer {selection.layer}", head=selection.head)
     draw_dilution(selection)
     draw_longer(selection)
     draw_foreseen(selection)
