@@ -354,17 +354,6 @@ PLACE = Place(
 )
 
 
-def choose_token(length: int) -> int:
-    """Draw the field of the query token; in a shorter text the token moves to the end."""
-    return int(
-        st.number_input(
-            "Query token (position)",
-            help="a click on a token chooses it as well",
-            **fitted("at", range(length), length - 1),
-        )
-    )
-
-
 def draw_pair(all_heads: Result, query: int) -> None:
     """Draw the field of a key token, and the heads that attend most to it from the query token."""
     names = token_names(all_heads, len(all_heads.words("tokens")))
@@ -388,11 +377,13 @@ def draw_head(selection: Selection, text: str, all_heads: Result) -> None:
     """Draw the selected head: its pattern and tokens, and the chosen token's row."""
     length = len(all_heads.words("tokens"))
     left, right = st.columns(2, vertical_alignment="bottom")
-    with left:
-        at = choose_token(length)
-    with right:
-        ways = ("outgoing", "incoming")
-        direction = choose_one("Attention shown on the tokens", ways, "direction")
+    at = left.number_input(
+        "Query token (position)",
+        help="a click on a token chooses it as well",
+        **fitted("at", range(length), length - 1),
+    )
+    ways = ("outgoing", "incoming")
+    direction = choose_one("Attention shown on the tokens", ways, "direction", place=right)
     params = HeadOnTextParams(
         text=text, head=selection.cell, skip=selection.skip, around=kept_around(length, at)
     )
