@@ -35,7 +35,6 @@ from poskernel_core.analyses.training.spec import (
 )
 from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
-from poskernel_core.models.geometry import Geometry
 
 PLACE = Place(
     "Over training",
@@ -48,12 +47,6 @@ PLACE = Place(
 FIRST = "induction score"
 KINDS = "kind of kernel"
 SINK = "attention sink"
-
-
-def choose_measure(geometry: Geometry) -> HeadMeasure:
-    """Draw the list of the model's measures; return the chosen one."""
-    chosen = st.selectbox("Measure", **fitted_index("follow", titles_for(geometry), FIRST))
-    return MEASURES[chosen or FIRST].declared
 
 
 def draw_measure(
@@ -103,8 +96,8 @@ def page(selection: Selection) -> None:
         return
     offer_head(selection, "induction")
     left, right, last = st.columns(3, vertical_alignment="bottom")
-    with left:
-        measure = choose_measure(chosen.selection.located.geometry)
+    titles = titles_for(selection.located.geometry)
+    measure = MEASURES[left.selectbox("Measure", **fitted_index("follow", titles, FIRST))].declared
     with right:
         chosen = replace(chosen, over=chosen.choose_axis())
     with last:
