@@ -83,7 +83,8 @@ def draw_grid(
         glyphs.append((KNOWN, "known function, named on hover"))
     else:
         glyphs += [("◥", "known function, named on hover")] if known else []
-        curves = partial(_compact, kernels, selection)
+        rows = kernels.values["kernel"]
+        curves = partial(compact_curves, rows, selection.query, selection.skip)
     left_out = first_keys(selection)
     sinks = np.zeros(values.shape, bool) if left_out is None else left_out[1]
     if sinks.any():
@@ -132,10 +133,6 @@ def draw_grid(
     labels = [[label(i, j) for j in range(len(row))] for i, row in enumerate(kinds)]
     shade = measure.shade(result, values)
     draw_heads(shade, labels, measure.declared.unit, selection, "etc-grid", extras)
-
-
-def _compact(kernels: Result, selection: Selection) -> dict[str, Any]:
-    return compact_curves(kernels.values["kernel"], selection.query, selection.skip)
 
 
 def _kept_order(
