@@ -19,7 +19,6 @@ from poskernel_core.analyses.bag.contextual_neurons import (
     ContextualNeuronsParams,
 )
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.result import Result
 
 PLACE = Place(
     "Neurons",
@@ -76,14 +75,22 @@ def choose_bag(selection: Selection) -> tuple[dict[str, Any], int, KernelChoice]
     return bag, int(fewest), KERNELS[kernel]
 
 
-def draw_all(
-    selection: Selection,
-    result: Result,
-    bag: dict[str, Any],
-    shared: dict[str, Any],
-    kernel: KernelChoice,
-) -> None:
-    """Draw all neurons, the bag, and one neuron: tokens, relatives, a text, sub-latents."""
+def page(selection: Selection) -> None:
+    """Draw the page for what is chosen."""
+    if selection.located.geometry.architecture == "attn-only":
+        st.info(
+            "This model has no MLPs and so no neurons: choose a model with MLPs, such as "
+            "demo-gpt2. Its contextual heads are on the page "
+            f"{page_link('contextual', 'Context')}.",
+            icon=":material/info:",
+        )
+        return
+    bag, fewest, kernel = choose_bag(selection)
+    shared: dict[str, Any] = {**bag, "min_count": fewest}
+    params = ContextualNeuronsParams(kernel=kernel, **shared)
+    result = results.fetch(ContextualNeurons, selection.run, params)
+    if result is None:
+        return
     say_how_well(result)
     number = choose_neuron(result)
     draw_neurons(result, number)
@@ -96,20 +103,3 @@ def draw_all(
             draw_trace(selection, number, bag, kernel)
             draw_latents(selection, number, shared)
             draw_embedding(selection, shared)
-
-
-def page(selection: Selection) -> None:
-    """Draw the page for what is chosen."""
-    if selection.located.geometry.architecture == "attn-only":
-        st.info(
-            "This model has no MLPs and so no neurons: choose a model with MLPs, such as "
-            "demo-gpt2. Its contextual heads are on the page "
-            f"{page_link('contextual', 'Context')}.",
-            icon=":material/info:",
-        )
-    else:
-        bag, fewest, kernel = choose_bag(selection)
-        shared: dict[str, Any] = {**bag, "min_count": fewest}
-        params = ContextualNeuronsParams(kernel=kernel, **shared)
-        if result := results.fetch(ContextualNeurons, selection.run, params):
-            draw_all(selection, result, bag, shared, kernel)
