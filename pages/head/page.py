@@ -127,21 +127,10 @@ PLACE = Place(
 )
 
 
-def missing_experiments(selection: Selection) -> list[str]:
+def missing_experiments(selection: Selection, params: HeadVerdictsParams) -> list[str]:
     """Return the questions on request without a stored result, such as experiments."""
-    params = HeadVerdictsParams(query=selection.query, skip=selection.skip)
     missing = results.missing(HeadVerdicts, selection.run, params)
     return [name for name in missing if find(name).on_request]
-
-
-def fetch_verdicts(selection: Selection, missing: list[str]) -> Result | None:
-    """Return the verdicts on all heads.
-
-    Statistics are gathered at once; experiments run only after the reader has asked for them, and
-    ``missing`` ones are left out until then.
-    """
-    params = HeadVerdictsParams(query=selection.query, skip=selection.skip)
-    return fetch_known(HeadVerdicts, selection.run, params, missing, wanted_key(selection))
 
 
 def draw_verdict(selection: Selection, verdicts: Result) -> None:
@@ -174,9 +163,11 @@ def wanted_key(selection: Selection) -> str:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.subheader(f"{selection.cell} of {plain(selection.located.title)}", anchor="head")
-    try:
-        missing = missing_experiments(selection)
-        verdicts = fetch_verdicts(selection, missing)
+    params = HeadVerdictsParams(query=selection.query, skip=selection.skip)
+    try:  # statistics are gathered at once, experiments once the reader has asked for them
+        missing = missing_experiments(selection, params)
+        key = wanted_key(selection)
+        verdicts = fetch_known(HeadVerdicts, selection.run, params, missing, key)
     except PosKernelError as error:
         say_error(str(error))
         return
@@ -193,5 +184,5 @@ def page(selection: Selection) -> None:
     with rest() as wanted:
         if wanted:
             draw_experiments(selection)
-    if missing_experiments(selection) != missing:  # the verdict uses the new results
+    if missing_experiments(selection, params) != missing:  # the verdict uses the new results
         st.rerun()
