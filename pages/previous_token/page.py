@@ -195,14 +195,6 @@ MAX_OFFSETS = 32
 REACHES = (4, 8, 16, 32)
 
 
-def draw_ranking(selection: Selection, ranked: Result) -> None:
-    """Draw the table of all heads, and the post's ranking next to it."""
-    st.markdown(largest_diagonals(ranked))
-    draw = partial(ranked_table, ranked, selection.cell)
-    show("ranking", ranked, "Heads by their diagonals", draw)
-    published_table(selection.run.model.name)
-
-
 def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
     """Draw the selected head's diagonals: attention, and raw scores."""
     head = selection.of(ranked)
@@ -233,7 +225,10 @@ def draw_head(selection: Selection, ranked: Result, reach: int) -> None:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     if ranked := results.fetch(PreviousToken, selection.run, PreviousTokenParams()):
-        draw_ranking(selection, ranked)
+        st.markdown(largest_diagonals(ranked))
+        draw = partial(ranked_table, ranked, selection.cell)
+        show("ranking", ranked, "Heads by their diagonals", draw)
+        published_table(selection.run.model.name)
         reach = st.select_slider(
             "Offsets shown on either side (tokens)", **fitted("reach", REACHES, 8)
         )
