@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 from pages.shared.choices.fit import fitted, fitted_list, fitted_number, fitted_text
-from pages.shared.selection.source import named_token
+from pages.shared.selection.source import MAX_TYPED, named_token
 from poskernel_core.analyses.contextual_heads.spec import Thresholds
 from poskernel_core.common.groups import in_equal_groups
 from poskernel_core.common.specs import ModelSpec
@@ -13,7 +13,6 @@ from poskernel_core.data import texts
 
 CONTEXT_COUNTS = (8, 16, 32, 64, 128, 256)
 DEFAULT_THRESHOLDS = {name: field.default for name, field in Thresholds.model_fields.items()}
-MAX_TYPED = 8000
 
 
 def choose_token(place: Any, model: ModelSpec) -> str:
