@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from streamlit.runtime.scriptrunner_utils.script_run_context import ScriptRunContext
 from streamlit.testing.v1 import AppTest
 
-from pages.shared.choices import choices
+from pages.shared.choices import choices, fit
 from tests.support.bound import bound, chosen
 from tests.support.quick_choices import run
 from tests.support.visit import side_cell, visit
@@ -24,7 +24,7 @@ SEED, SEQUENCES = 59, 18
 
 
 def page() -> None:
-    """A page with a widget of every kind; the numbers that are offered follow ``most``."""
+    """A page with a widget of every kind; what is offered follows ``most``."""
     import streamlit as st
 
     from pages.shared.choices import fit
@@ -33,24 +33,25 @@ def page() -> None:
     open_choices("page")
     most = st.sidebar.number_input("most", **fit.fitted_number("most", (3, 50), 20))
     open_page()
+    large = most > 40
     st.slider("whole", **fit.fitted("whole", range(2, most + 1), min(7, most)))
-    st.select_slider("step", **fit.fitted("step", [1, 3, 10, 30], 3))
+    st.select_slider("step", **fit.fitted("step", [1, 3, 10, 30, *[45] * large], 3))
     st.select_slider("wide", **fit.fitted("wide", [1, 3, 10, 30], 3, (1, 99)))
     st.slider("far", **fit.fitted_number("far", (0, 500), 20, (10, 40)))
     st.number_input("share", **fit.fitted_number("share", (0.0, 2.5), 0.5))
-    st.selectbox("word", **fit.fitted_index("word", ["a", "b", "c d"]))
-    st.multiselect("many", **fit.fitted_list("many", ["x", "y", "z"], ["x"]))
+    st.selectbox("word", **fit.fitted_index("word", ["a", "b", "c d", *"m" * large]))
+    st.multiselect("many", **fit.fitted_list("many", ["x", "y", "z", *"m" * large], ["x"]))
     st.toggle("flag", **fit.fitted_flag("flag", True))
     st.text_input("text", **fit.fitted_text("text", "usual", 11))
     st.slider("span", **fit.fitted_span("span", 0, most))
-    fit.choose_one("way", ["in", "out"], "way")
+    fit.choose_one("way", ["in", "out"], "way", default="out")
     st.button("set", key="set", on_click=choose, args=("whole", 5))
     st.session_state["told"] = [each.key for each in write_address(alone=False)]
 
 
 DEFAULTS = {
     "most": 20, "whole": 7, "step": 3, "wide": 3, "far": 20, "share": 0.5, "word": "a",
-    "many": ["x"], "flag": True, "text": "usual", "span": (0, 20), "way": "in",
+    "many": ["x"], "flag": True, "text": "usual", "span": (0, 20), "way": "out",
 }  # fmt: skip
 
 
@@ -87,7 +88,7 @@ LINKS = st.fixed_dictionaries({}, optional={
     "flag": st.sampled_from(["true", "False", "1", ""]),
     "text": st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=17),
     "span": st.lists(st.integers(-2, 55), min_size=2, max_size=2),
-    "way": st.sampled_from(["out", "up"]),
+    "way": st.sampled_from(["in", "up"]),
 })  # fmt: skip
 
 
@@ -107,13 +108,17 @@ def test_what_a_link_shows_its_own_address_shows_again(link):
 
 def test_the_nearest_is_taken_where_values_are_ordered():
     app = opened(whole="99", step="22", share="-1", word="q", many=["z", "w", "x"], flag="maybe",
-                 text="a much longer text", span=["-5", "9"], way="up", most="4000")  # fmt: skip
+                 text="a much longer text", span=["-5", "9"], way="up", most="4000",
+                 far="33.6")  # fmt: skip
     expected = {
         "most": 50, "whole": 50, "step": 30, "share": 0.0, "word": "a", "many": ["z", "x"],
-        "flag": True, "text": "a much long", "span": (0, 9), "way": "in",
+        "flag": True, "text": "a much long", "span": (0, 9), "way": "out", "far": 34,
     }  # fmt: skip
     assert DEFAULTS | expected == held(app)
     assert {*expected} == {*app.session_state["told"]}
+    assert (9, False) == tuple(
+        held(opened(whole="8.6", flag="FALSE"))[k] for k in ("whole", "flag")
+    )
 
 
 def test_what_the_bounds_allow_is_offered_where_it_is_asked_for():
@@ -123,6 +128,7 @@ def test_what_the_bounds_allow_is_offered_where_it_is_asked_for():
     assert ["1", "3", "10", "22", "30"] == bound(app)["wide"].options
     assert (10, 300) == (bound(app)["far"].min, bound(app)["far"].max)
     assert [] == app.session_state["told"]
+    assert (99, 500) == tuple(held(opened(wide="99", far="500"))[k] for k in ("wide", "far"))
     app = opened(wide="100", far="501")
     assert (30, 40) == (chosen(app, "wide"), chosen(app, "far"))
     assert ["wide", "far"] == app.session_state["told"]
@@ -199,11 +205,32 @@ def whole(texts: tuple[str, ...]) -> int:
 
 def test_the_reader_s_change_is_chosen_before_what_follows_it(session):
     seen: list[object] = []
-    choices.fit("T", 7, whole)
-    drawn = choices.widget("T", 7, then=lambda: seen.append(choices.chosen("T")))
-    session.session_state[drawn["key"]] = 5
-    drawn["on_change"]()
-    assert [5] == seen
+
+    def then() -> None:
+        seen.append(choices.chosen("T"))
+
+    choices.fit("T", "a", str)
+    for number, drawn in enumerate((
+        choices.widget("T", "a", then=then),
+        fit.fitted_index("T", ["a", "b0", "b1", "b2"], then=then),
+        fit.fitted_text("T", "a", then=then),
+    )):  # fmt: skip
+        session.session_state[drawn["key"]] = f"b{number}"
+        drawn["on_change"]()
+    assert ["b0", "b1", "b2"] == seen
+
+
+def test_what_is_lent_is_shown_until_something_is_chosen(session):
+    assert 1 == fit.fitted_index("T", ["a", "b", "c"], lent="b")["index"]
+    choices.choose("T", "c")
+    assert 2 == fit.fitted_index("T", ["a", "b", "c"], lent="b")["index"]
+
+
+def test_a_number_that_a_model_lacks_is_told(session):
+    choices.open_choices("page")
+    session.session_state[choices.KEPT].choices = choices.Choices({"T": 17})
+    assert 20 == fit.nearest_of("T", [10, 20, 30], 10, "m")
+    assert [choices.Told("T", "17", 20, model="m")] == choices.write_address(alone=False)
 
 
 def test_the_address_has_what_stands_for_a_value(session):
@@ -369,8 +396,9 @@ def test_back_is_a_choice_also_of_an_address_just_written(monkeypatch):
 def test_a_widget_is_another_one_where_other_values_are_offered():
     """Streamlit takes the ends of a slider for a part of what it is, beside its key."""
     app = opened()
-    fine(bound(app)["most"].set_value(30).run())
-    assert ("whole~1", "step") == tuple(bound(app)[key].key for key in ("whole", "step"))
+    fine(bound(app)["most"].set_value(45).run())
+    other = {key for key, widget in bound(app).items() if widget.key == f"{key}~1"}
+    assert {"whole", "step", "word", "many", "span"} == other
 
 
 def test_streamlit_still_says_that_the_reader_went_back():

@@ -77,8 +77,20 @@ def test_the_card_that_a_link_names_is_kept_on_its_page(page: Page, write):
     for skip, hash_text in ((0, "#morph"), (1000, "#morph")):
         write(skip, f"helix?skip={skip}")
         assert hash_text == page.evaluate("location.hash")
-    write(1000, "kernel")
+    write(1000, "helix?head=L1H1")
+    page.evaluate("location.hash = 'morph'")
+    write(0, "kernel")
     assert "" == page.evaluate("location.hash")
+
+
+def test_two_entries_that_say_the_same_are_one_step(page: Page, write):
+    """A choice that is taken back at once leaves them: Back and Forward pass the second."""
+    act(page)
+    write(1000, "helix?head=L1H1", "helix?head=L2H2")
+    write(0, "helix?head=L1H1")
+    for step, head in ((-1, "L0H0"), (1, "L1H1")):
+        page.evaluate(f"history.go({step})")
+        page.wait_for_url(f"**/helix?head={head}")
 
 
 def test_a_page_that_is_left_stays_as_it_was(page: Page, write):
