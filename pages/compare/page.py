@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.compare.models import draw_models
 from pages.compare.pinned import draw_chosen, draw_comparison, ready
-from pages.shared.cards.plain import plain, say_error
+from pages.shared.cards.plain import plain, say, say_error
 from pages.shared.jobs import results
 from pages.shared.selection.head_link import pin_address
 from pages.shared.selection.host import offered
@@ -74,7 +74,8 @@ def _draw(alike: Alike, pin: Pin) -> None:
         "head's name opens its page. Of a model's checkpoints and runs, a head's nearest is shown."
     )
     if not alike.heads:
-        st.info("No kernels of other runs are stored yet: open the page «Map» for another model.")
+        if alike.whole:
+            say("No kernels of other runs are stored yet: open the page «Map» for another model.")
         return
     table = pd.DataFrame(
         {
