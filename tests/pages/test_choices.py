@@ -37,7 +37,7 @@ def page() -> None:
     st.slider("whole", **fit.fitted("whole", range(2, most + 1), min(7, most)))
     st.select_slider("step", **fit.fitted("step", [1, 3, 10, 30, *[45] * large], 3))
     st.select_slider("wide", **fit.fitted("wide", [1, 3, 10, 30], 3, (1, 99)))
-    st.slider("far", **fit.fitted_number("far", (0, 500), 20, (10, 40)))
+    st.slider("far", **fit.fitted_number("far", (0, 500), 20, (10, 45 if large else 40)))
     st.number_input("share", **fit.fitted_number("share", (0.0, 2.5), 0.5))
     st.selectbox("word", **fit.fitted_index("word", ["a", "b", "c d", *"m" * large]))
     st.multiselect("many", **fit.fitted_list("many", ["x", "y", "z", *"m" * large], ["x"]))
@@ -398,7 +398,7 @@ def test_a_widget_is_another_one_where_other_values_are_offered():
     app = opened()
     fine(bound(app)["most"].set_value(45).run())
     other = {key for key, widget in bound(app).items() if widget.key == f"{key}~1"}
-    assert {"whole", "step", "word", "many", "span"} == other
+    assert {"whole", "step", "far", "word", "many", "span"} == other
 
 
 def test_streamlit_still_says_that_the_reader_went_back():
