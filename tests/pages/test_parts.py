@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 ROOT = "http://127.0.0.1:1/"
 FIGURE = Path("pages/shared/cards/figure.js").read_text("utf-8")
 HTML = """<div id="part"><div class="room"></div><div class="head-grid"></div></div>
-<div id="other"></div>
+<div id="other"></div><div id="third"><div class="position"></div></div>
 <script type="module">
   import part from "./part.js"
   window.sent = []
@@ -198,6 +198,17 @@ def test_of_quick_choices_the_last_is_sent_once(page: Page, follow):
     assert [("L0H1", 3)] == [(each["cell"], each["rev"]) for each in page.evaluate("sent")]
 
 
+def test_a_head_and_a_position_chosen_together_are_both_sent(page: Page, follow):
+    follow(100)
+    position = json.dumps({"part": "position", "queries": [100, 300, 700]})
+    page.evaluate(f"call({position}, document.getElementById('third'))")
+    click(page, "L0H1")
+    page.locator("input").fill("2")
+    until(page, "sent.at(-1)?.query")
+    sent = page.evaluate("sent.at(-1)")
+    assert ("L0H1", 700, 2) == (sent["cell"], sent["query"], sent["rev"])
+
+
 def test_a_choice_stands_until_the_server_has_followed_it(page: Page, follow):
     """Late words of the server change nothing; another run brings its position, not its head."""
     follow(100)
@@ -234,6 +245,7 @@ def test_figures_are_faint_until_they_show_the_choice(page: Page, follow):
     page.locator("[data-name=L0H0]").hover()
     expect(pointed).to_have_count(1)
     drawn("L0H1", 200)
+    follow(200, "a", "L0H1", 2)
     expect(pointed).to_have_count(1)
     drawn("L0H1", 200, "kernel")
     expect(pointed).to_have_count(0)
