@@ -441,6 +441,8 @@ class ExperimentContext:
         positions: the recorded query positions.
         run: the canonical run, for an experiment that reads texts of its own.
         form: stores what there is of the result, with the number of steps done, at least 1.
+        save: stores arrays of which the experiment can go on if its process ends.
+        saved: what an earlier process has saved last, which did not come to the end.
         statistics: what the needed passes have gathered, by role.
         progress: takes the number of steps done and that of all; raises Cancelled after a cancel.
     """
@@ -458,6 +460,8 @@ class ExperimentContext:
     positions: tuple[int, ...] = ()
     run: RunSpec | None = None
     form: Callable[[int, Result], None] = lambda done, result: None
+    save: Callable[[dict[str, np.ndarray]], None] = lambda arrays: None
+    saved: Mapping[str, np.ndarray] = field(default_factory=dict)
     statistics: Statistics = field(default_factory=dict)
     progress: Progress = lambda done, total: None
 

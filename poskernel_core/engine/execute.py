@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from poskernel_core.analyses.base import Analysis, ExperimentContext, Progress
-from poskernel_core.common.errors import BadRequest, TooSmall
+from poskernel_core.common.errors import BadRequest, StoreFailed, TooSmall
 from poskernel_core.common.heads import layer_of
 from poskernel_core.common.progress import Report
 from poskernel_core.common.result import BEGINNINGS, Result
@@ -210,6 +213,14 @@ def perform(
         put(plan.of_stage(done, 0).key, part)
         formed(done)
 
+    begun = plan.of_stage(0, 0).key
+    made = {"made": software() | {"device": header.device, "batch": execution.batch}}
+    before = shared.store.get(begun)
+
+    def save(arrays: dict[str, np.ndarray]) -> None:
+        with suppress(StoreFailed):  # there may be room for the answer
+            shared.store.put(begun, made, arrays)
+
     subject = ExperimentContext(
         model,
         windows,
@@ -224,6 +235,8 @@ def perform(
         run.positions,
         run,
         form,
+        save,
+        before[1] if before is not None and before[0] == made else {},
     )
     views = open_views(shared.store, plan)
     report(0, 1, experiment.title)
@@ -231,6 +244,7 @@ def perform(
         subject, views, plan.params, lambda done, total: report(done, total, experiment.title)
     )
     put(plan.key, result)
+    shared.store.drop(begun)
 
 
 def _check_cell(params: Any, reasons: Mapping[int, str]) -> None:

@@ -351,6 +351,7 @@ class PairSet:
         self.pairs = token_pairs(subject, params)
         self.metrics = np.full((2, len(self.pairs)), np.nan)
         self.sign = 1 if direction == spec.INTO_CHANGED else -1
+        self._read, self._kept, self._tenths = np.zeros(0), dict[str, np.ndarray](), 0
 
     @property
     def shown(self) -> np.ndarray:
@@ -385,6 +386,35 @@ class PairSet:
                 "prompts."
             )
         return groups
+
+    def go_on(self, read: np.ndarray, **arrays: np.ndarray) -> None:
+        """Fill in what an interrupted run has saved.
+
+        Args:
+            read: whether each pair was read, ``[pair]``, at first none.
+            **arrays: what comes of reading pairs; the experiment changes them in place.
+        """
+        self._read, self._kept = read, {"metrics": self.metrics, "read": read, **arrays}
+        saved = self.subject.saved
+        if {n: a.shape for n, a in saved.items()} == {n: a.shape for n, a in self._kept.items()}:
+            for name, array in self._kept.items():
+                array[...] = saved[name]
+
+    def save(self) -> bool:
+        """Save what was read after each tenth of the pairs; return whether that was done."""
+        tenths, before = 10 * int(self._read.sum()) // len(self._read), self._tenths
+        if tenths > before and not self._read.all():
+            self._tenths = tenths
+            self.subject.save(self._kept)
+        return self._tenths > before
+
+    def form(self, answer: Callable[[], Result]) -> None:
+        """Save what was read, and store the answer so far once it has errors and shares."""
+        read = self._read[self.shown]
+        if self.save() and not read.all() and len(np.unique(self.groups()[read])) > 1:
+            result = answer()
+            if not result.lows["difference"] <= spec.CLEAR:
+                self.subject.form(int(read.sum()), result)
 
     def batches(self, among: np.ndarray | None = None) -> list[SomePairs]:
         """Return batches of equally long pairs: their numbers, and the ids of both prompts."""
@@ -468,18 +498,18 @@ def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> 
     geometry = subject.model.geometry
     what, shape = params.what, (len(some.pairs), geometry.n_layers, geometry.n_heads)
     estimated, exact = np.full((2, *shape), np.nan)
-    known = np.zeros(shape[0])
+    known = np.zeros(shape[0], dtype=bool)
 
     def answer() -> Result:
         of = some.sign * (some.metrics[0] - some.metrics[1])
-        done = known[:, None, None] > 0
+        done = known[:, None, None]
         opposite = np.where(np.isnan(exact), np.nan, exact / of[:, None, None] <= -spec.COUNTS)
         ratios = {
             "effect": (np.where(done, exact, 0), known * of),
             "attribution": (estimated, of),
             "opposite": (np.where(done, opposite, 0), known),
         }
-        both = np.stack([estimated, exact])[:, known > 0].sum(axis=1)
+        both = np.stack([estimated, exact])[:, known].sum(axis=1)
         both = both[:, np.isfinite(both[1])]
         agreement = spearmanr(*both).statistic if both.shape[1] > 2 and known.any() else np.nan
         return some.answer(spec.PatchHeads, ratios, {"agreement": np.array(agreement)}, {})
@@ -500,14 +530,18 @@ def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> 
     by_layer = {
         layer: sorted(cells[cells[:, 0] == layer, 1].tolist()) for layer in {*cells[:, 0].tolist()}
     }
-    begun = len(batches)
-    for step, batch in enumerate(batches := some.batches(some.shown), begun):
+    begun, batches = len(batches), some.batches(some.shown)
+    some.go_on(known, exact=exact)
+    for step, batch in enumerate(batches, begun):
+        if known[batch[0]].all():
+            continue
         subject.progress(step, begun + len(batches))
         pairs = some.run(batch, [what], by_layer, graph=False)
         for layer, heads in by_layer.items():
             changed = pairs.with_heads(layer, what, *([head] for head in heads))
             exact[batch[0][:, None], layer, heads] = pairs.changes(layer, changed)
-        known[batch[0]] = 1
+        known[batch[0]] = True
+        some.save()
         subject.form(step + 1, answer())
     return answer()
 
@@ -520,28 +554,40 @@ def _positions_of_set(
     names = _spans(subject, some.pairs)
     parts = np.full((len(some.pairs), len(spec.PARTS)), np.nan)
     exact, estimated = np.full((2, len(some.pairs), len(names)), np.nan)
+
+    def answer() -> Result:
+        of, selected, begin = (
+            some.sign * (some.metrics[0] - some.metrics[1]),
+            some.shown,
+            subject.start_token,
+        )
+        ratios = {"part_effect": parts, "span_effect": exact, "span_attribution": estimated}
+        moved = some.sign * parts[selected, spec.PARTS.index(what)]
+        texts = {
+            "part": list(spec.PARTS),
+            "span": list(names),
+            "pair": ["".join(subject.decode([*some.pairs[at].clean[begin:]])) for at in selected],
+        }
+        others = {"pair_effect": moved, "pair_difference": some.sign * of[selected]}
+        ratios_of = {name: (ratio, of) for name, ratio in ratios.items()}
+        return some.answer(spec.PatchPositions, ratios_of, others, texts)
+
+    read = np.zeros(len(some.pairs), dtype=bool)
+    some.go_on(read, parts=parts, exact=exact, estimated=estimated)
     for step, batch in enumerate(batches := some.batches()):
+        if read[batch[0]].all():
+            continue
         subject.progress(step, len(batches))
         pairs = some.run(batch, spec.PARTS, [layer])
         spans = [[span[at][:: some.sign * -1] for at in batch[0]] for span in names.values()]
         parts[batch[0]] = pairs.changes(layer, _parts(pairs, layer, heads))
         exact[batch[0]] = pairs.changes(layer, pairs.with_spans(layer, what, heads, spans))
         estimated[batch[0]] = pairs.attributions(layer, pairs.with_spans(layer, what, heads, spans))
-    of, selected, begin = (
-        some.sign * (some.metrics[0] - some.metrics[1]),
-        some.shown,
-        subject.start_token,
-    )
-    ratios = {"part_effect": parts, "span_effect": exact, "span_attribution": estimated}
-    moved = some.sign * parts[selected, spec.PARTS.index(what)]
-    texts = {
-        "part": list(spec.PARTS),
-        "span": list(names),
-        "pair": ["".join(subject.decode([*some.pairs[at].clean[begin:]])) for at in selected],
-    }
-    others = {"pair_effect": moved, "pair_difference": some.sign * of[selected]}
-    ratios_of = {name: (ratio, of) for name, ratio in ratios.items()}
-    return some.answer(spec.PatchPositions, ratios_of, others, texts)
+        read[batch[0]] = True
+        some.save()
+        if len(some.shown):
+            subject.form(step + 1, answer())
+    return answer()
 
 
 def _spans(subject: ExperimentContext, pairs: Sequence[TokenPair]) -> dict[str, Spans]:

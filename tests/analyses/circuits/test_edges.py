@@ -19,7 +19,7 @@ from tests.support import oracles
 from tests.support.builders import induction, random_ids
 from tests.support.builders.families import EVERY_MODEL, REPRESENTATIVES
 from tests.support.builders.made import gpt2_config, randomise, save
-from tests.support.circuits import Fed, induction_rows, random_rows, subject_of, table
+from tests.support.circuits import Fed, goes_on, induction_rows, random_rows, subject_of, table
 from tests.support.passes import loaded
 from tests.support.raw import of_all_texts
 from tests.support.refusals import refused
@@ -31,9 +31,9 @@ def quiet(done, total):
     """Nobody watches."""
 
 
-def perform(path, rows, batch=None, **params):
-    subject = subject_of(loaded(path), WINDOW, batch=batch)
-    return Edges().perform(subject, {}, Edges.params(pairs=table(rows), **params), quiet)
+def perform(path, rows, more=None, progress=quiet, **params):
+    subject = subject_of(loaded(path), WINDOW, **(more or {}))
+    return Edges().perform(subject, {}, Edges.params(pairs=table(rows), **params), progress)
 
 
 WAYS = {"gpt2": "clean-into-changed", "llama": "changed-into-clean"}
@@ -44,7 +44,7 @@ def test_against_plain_transformers(model_dirs, name):
     """Edges, all senders together, estimates and errors; Llama's heads share keys and values."""
     path, way = model_dirs[name], WAYS[name]
     rows, plain = random_rows(path, count=7), Fed(path)
-    found = of_all_texts(perform(path, rows, head="L2H1", direction=way, batch=5))
+    found = of_all_texts(perform(path, rows, {"batch": 5}, head="L2H1", direction=way))
     guessed = of_all_texts(perform(path, rows, receivers=64, direction=way))
     senders, into = found.words("sender"), (2, 1)
     assert senders[0] == EMBEDDINGS
@@ -93,6 +93,32 @@ def test_only_earlier_parts_feed_a_head(model_dirs):
         known = np.isfinite(found.values["estimate"][row])
         assert (known.sum(axis=1) == 1 + 6 * layer).all()
         assert known[:, : 1 + 6 * layer].all()
+
+
+@pytest.mark.parametrize("head", ["L2H1", ""])
+def test_it_forms(model_dirs, head):
+    """Answers are those of the pairs read so far, with errors over their groups."""
+    path, seen = model_dirs["gpt2"], []
+    rows = random_rows(path, lengths=(7,))
+    more = {"form": lambda done, part: seen.append((done, part)), "batch": 4}
+    whole = perform(path, rows, more, head=head, receivers=15)
+    done = [count for count, _ in seen]
+    assert done == ([3, 4, 6, 7, 8, 10, 11, 12] if head else [4, 8, 12])
+    for count, part in (seen[0], seen[-1]):
+        alone = perform(path, rows[:count], head=head, receivers=15)
+        for name, value in alone.values.items():
+            np.testing.assert_allclose(part.values[name], value, atol=2e-5, err_msg=name)
+            if name in alone.errors:
+                np.testing.assert_allclose(part.errors[name], alone.errors[name], atol=2e-5)
+        assert (count, min(count, 10)) == tuple(part.provenance[n] for n in ("windows", "groups"))
+    assert 13 == whole.provenance["windows"] == whole.values["pairs"]
+
+
+@pytest.mark.parametrize("head", ["L2H1", ""])
+def test_it_goes_on(model_dirs, head):
+    path = model_dirs["gpt2"]
+    rows = random_rows(path)
+    goes_on(lambda more, progress: perform(path, rows, more | {"batch": 3}, progress, head=head))
 
 
 def test_an_induction_circuit(tmp_path):

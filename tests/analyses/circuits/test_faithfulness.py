@@ -21,7 +21,14 @@ from tests.support import oracles
 from tests.support import oracles_kernel_only as kernels
 from tests.support.builders import induction
 from tests.support.builders.contextual import some_windows
-from tests.support.circuits import Exchanged, induction_rows, random_rows, subject_of, table
+from tests.support.circuits import (
+    Exchanged,
+    goes_on,
+    induction_rows,
+    random_rows,
+    subject_of,
+    table,
+)
 from tests.support.passes import loaded
 from tests.support.raw import of_all_texts
 from tests.support.refusals import refused
@@ -34,10 +41,10 @@ def quiet(done, total):
     """Nobody watches."""
 
 
-def perform(path, rows, windows=None, progress=quiet, batch=None, **params):
+def perform(path, rows, windows=None, progress=quiet, more=None, **params):
     windows = some_windows(7, LENGTH, True) if windows is None else windows
     asked = Faithfulness.params(pairs=table(rows), skip=SKIP, **params)
-    subject = subject_of(loaded(path), windows, batch=batch)
+    subject = subject_of(loaded(path), windows, **(more or {}))
     return Faithfulness().perform(subject, {}, asked, progress)
 
 
@@ -70,7 +77,8 @@ def test_against_plain_transformers(model_dirs, name, outside):
     """Rankings of halves, what is recovered at six sizes, errors and what remains of k80."""
     path, windows = model_dirs[name], some_windows(7, LENGTH, True)
     rows, plain = random_rows(path), Exchanged(path)
-    found = of_all_texts(perform(path, rows, windows, outside=outside, order="L1H0, L2H1", batch=5))
+    asked = {"outside": outside, "order": "L1H0, L2H1"}
+    found = of_all_texts(perform(path, rows, windows, more={"batch": 5}, **asked))
     own = found.words("curve").index(OWN_ORDER)
     patterns = kernels.rows(path, windows, SKIP, SCALE[name])["kernel"]
     layers, heads = len(patterns), plain.count
@@ -190,6 +198,37 @@ def test_shares_of_an_unclear_difference_are_blank(model_dirs):
     assert np.isnan(unclear.values["recovered"]).all()
     assert np.isnan(unclear.values["k80"]).all()
     assert np.isfinite(unclear.values["difference"])
+
+
+def test_it_forms(model_dirs):
+    """Answers are those of the pairs read so far: first of one half, then of both."""
+    path, seen = model_dirs["gpt2"], []
+    rows = random_rows(path, lengths=(7,))
+    group = np.arange(13) % 11 % 10
+    read = [*np.flatnonzero(group % 2 == 0), *np.flatnonzero(group % 2)]
+    order = ", ".join(f"L{layer}H{head}" for layer, head in np.ndindex(3, 5))
+    more = {"form": lambda done, part: seen.append((done, part)), "batch": 8}
+    perform(path, rows, more=more, order=order)
+    assert [3, 4, 6, 7, 8, 10, 11, 12] == [done for done, _ in seen]
+    for count, part in seen[::3]:
+        alone = perform(path, [rows[at] for at in read[:count]], order=order)
+        own = part.words("curve").index(OWN_ORDER)
+        ours, expected = (of_all_texts(each).values["recovered"][own] for each in (part, alone))
+        np.testing.assert_allclose(ours, expected, atol=2e-5)
+        assert count == part.values["pairs"]
+        assert len({*group[read[:count]]}) == part.provenance["groups"]
+        assert np.isfinite(part.errors["recovered"]).all()
+
+
+@pytest.mark.parametrize("outside", ["changed", "mean"])
+def test_it_goes_on(model_dirs, outside):
+    path = model_dirs["gpt2"]
+    rows = random_rows(path)
+    goes_on(
+        lambda more, progress: perform(
+            path, rows, more=more | {"batch": 4}, progress=progress, outside=outside
+        )
+    )
 
 
 def test_it_can_be_cancelled(model_dirs):

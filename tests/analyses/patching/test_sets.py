@@ -30,6 +30,7 @@ from tests.analyses.patching.test_patching import (
     written,
 )
 from tests.support.builders import START, hf_eager_model
+from tests.support.circuits import goes_on
 from tests.support.passes import loaded
 from tests.support.refusals import refused
 
@@ -335,6 +336,28 @@ def test_it_forms_and_can_be_cancelled(built):  # noqa: F811
 
     with pytest.raises(Cancelled):
         of_set(PatchHeads, built, rows, progress=cancel, more={"batch": 5})
+
+
+def test_positions_form(built):  # noqa: F811
+    """Answers of the pairs so far; the last is the whole one."""
+    seen, rows = [], induction_rows("pattern")
+    more = {"form": lambda done, part: seen.append((done, part)), "batch": 5}
+    whole = of_set(PatchPositions, built, rows, more=more, head="L1H0")
+    assert [1, 2, 3] == [done for done, _ in seen]
+    assert [5, 10, 12] == [int(part.values["pairs"]) for _, part in seen]
+    for _, part in seen:
+        assert part.values["part_effect"][0] == pytest.approx(1, abs=5e-3)
+        assert part.values["pairs"] == part.provenance["windows"] == len(part.words("pair"))
+    np.testing.assert_array_equal(seen[-1][1].values["span_effect"], whole.values["span_effect"])
+
+
+@pytest.mark.parametrize("question", [PatchHeads, PatchPositions])
+def test_it_goes_on(built, question):  # noqa: F811
+    rows = induction_rows("pattern")
+    head = {"head": "L1H0"} if question is PatchPositions else {"exact": "all"}
+    goes_on(
+        lambda more, progress: of_set(question, built, rows, progress, more | {"batch": 3}, **head)
+    )
 
 
 def test_the_largest_estimates_are_exact(engine):

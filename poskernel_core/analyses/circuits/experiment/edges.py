@@ -78,32 +78,7 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
     layers = sorted({layer for layer, _ in receivers})
     way = 1 if params.direction == INTO_CHANGED else -1
     names, estimate, exact, done = list[str](), np.empty(0), np.empty(0), 0
-    for places, prompts in some.batches(shown):
-        subject.progress(done, len(shown))
-        tokens, metric = torch.from_numpy(np.concatenate(prompts)), some.metric_of(places)
-        slopes, streams = _slopes(subject, tokens, metric, receivers, layers)
-        written = read_parts(subject.model, tokens, layers[-1])
-        changes = [_less_changed(parts, at == 0) for at, parts in enumerate(written)]
-        if not names:
-            names = [name for parts in changes for part in parts for name in part.names]
-            shape = len(carried), len(receivers), len(SIDES), len(names)
-            estimate, exact = np.full(shape, np.nan), np.full((*shape[:-1], shape[-1] + 1), np.nan)
-        for row, (layer, _) in enumerate(receivers):
-            senders = [part for parts in changes[: layer + 1] for part in parts]
-            for side, slope in enumerate(slopes[row]):
-                products = torch.cat([_along(slope, part) for part in senders])
-                estimate[places, row, side, : len(products)] = products.T.double().cpu().numpy()
-        for pair, place in enumerate(places if chosen else ()):
-            subject.progress(done + pair, len(shown))
-            other, base = (pair, pair + len(places))[::way]
-            stream = streams[layers[0]]
-            part_moves = [way * replace(part, rows=part.rows[:, [pair]]).written()[:, 0]
-                     for parts in changes for part in parts]  # fmt: skip
-            moves = torch.cat([*part_moves, (stream[other] - stream[base])[None]])
-            own = some.metric_of(places[[pair]])
-            change = _moved(subject, chosen[0], tokens[base], stream[base], moves, own)
-            exact[place, 0] = way * change
-        done += len(places)
+    read = np.zeros(len(carried), dtype=bool)
 
     def numbers(means: Numbers) -> Numbers:
         apart = means["apart"]
@@ -117,22 +92,63 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
             "difference": np.asarray(apart),
         }
 
-    samples = {
-        "estimate": estimate,
-        "exact": exact,
-        "carried": carried,
-        "apart": some.metrics[0] - some.metrics[1],
-    }
-    samples = {name: each[shown] for name, each in samples.items()}
-    kept = [numbers(means) for means in means_of(samples, groups.tolist())]
-    pairs = kept[0]["estimate"].ravel(), kept[0]["edge"].ravel()
-    agreement = np.asarray(spearmanr(*pairs).statistic if chosen else np.nan)
-    return spec.Edges.estimated(
-        subject, params, kept, some.sizes | {"agreement": agreement},
-        texts={"receiver": [head_name(*cell) for cell in receivers], "input": [*SIDES],
-               "sender": names},
-        provenance=some.provenance | {"errors": spec.Edges.error_counts},
-    )  # fmt: skip
+    def answer() -> Result:
+        samples = {
+            "estimate": estimate,
+            "exact": exact,
+            "carried": carried,
+            "apart": some.metrics[0] - some.metrics[1],
+        }
+        pairs = shown[read[shown]]
+        samples = {name: each[pairs] for name, each in samples.items()}
+        kept = [numbers(means) for means in means_of(samples, groups[read[shown]].tolist())]
+        both = kept[0]["estimate"].ravel(), kept[0]["edge"].ravel()
+        agreement = np.asarray(spearmanr(*both).statistic if chosen else np.nan)
+        sizes = some.sizes | {"pairs": np.array(len(pairs)), "agreement": agreement}
+        origin = {"windows": len(pairs), "errors": spec.Edges.error_counts}
+        return spec.Edges.estimated(
+            subject, params, kept, sizes,
+            texts={"receiver": [head_name(*cell) for cell in receivers], "input": [*SIDES],
+                   "sender": names},
+            provenance=some.provenance | origin,
+        )  # fmt: skip
+
+    for places, prompts in some.batches(shown):
+        if read[places].all():
+            done += len(places)
+            continue
+        subject.progress(done, len(shown))
+        tokens, metric = torch.from_numpy(np.concatenate(prompts)), some.metric_of(places)
+        slopes, streams = _slopes(subject, tokens, metric, receivers, layers)
+        written = read_parts(subject.model, tokens, layers[-1])
+        changes = [_less_changed(parts, at == 0) for at, parts in enumerate(written)]
+        if not names:
+            names = [name for parts in changes for part in parts for name in part.names]
+            shape = len(carried), len(receivers), len(SIDES), len(names)
+            estimate, exact = np.full(shape, np.nan), np.full((*shape[:-1], shape[-1] + 1), np.nan)
+            some.go_on(read, estimate=estimate, **{"exact": exact} if chosen else {})
+        for row, (layer, _) in enumerate(receivers):
+            senders = [part for parts in changes[: layer + 1] for part in parts]
+            for side, slope in enumerate(slopes[row]):
+                products = torch.cat([_along(slope, part) for part in senders])
+                estimate[places, row, side, : len(products)] = products.T.double().cpu().numpy()
+        for pair, place in enumerate(places if chosen else ()):
+            if read[place]:
+                continue
+            subject.progress(done + pair, len(shown))
+            other, base = (pair, pair + len(places))[::way]
+            stream = streams[layers[0]]
+            part_moves = [way * replace(part, rows=part.rows[:, [pair]]).written()[:, 0]
+                     for parts in changes for part in parts]  # fmt: skip
+            moves = torch.cat([*part_moves, (stream[other] - stream[base])[None]])
+            own = some.metric_of(places[[pair]])
+            change = _moved(subject, chosen[0], tokens[base], stream[base], moves, own)
+            exact[place, 0], read[place] = way * change, True
+            some.form(answer)
+        done += len(places)
+        read[places] = True
+        some.form(answer)
+    return answer()
 
 
 def _largest(carried: np.ndarray, count: int) -> list[Cell]:

@@ -1,7 +1,7 @@
 """Keep, or remove, the first heads of a ranking."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,18 +73,9 @@ def faithfulness(subject: ExperimentContext, params: spec.FaithfulnessParams) ->
     counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
     halves = [shown[group % 2 == side] for side in (0, 1)]
     rankings = [_ranking(carried[half], geometry.with_heads) for half in halves[::-1]]
-    metric = np.empty((len(carried), len(curves) + spec.RANDOM_ORDERS, len(counts)))
-    means = _means(some) if params.outside == "mean" else None
-    for side, ranking in enumerate(rankings):
-        roles = _roles(curves, ranking, own, counts, geometry)
-        if params.outside == "kernel":
-            roles[roles == REPLACED] = BY_KERNEL
-        # equal settings, such as all heads kept, run once
-        flat = roles.reshape(-1, geometry.n_layers * geometry.n_heads)
-        settings, place = np.unique(flat, axis=0, return_inverse=True)
-        settings = settings.reshape(-1, *roles.shape[2:])
-        metrics = _metrics(some, halves[side], settings, rows, means, side)
-        metric[halves[side]] = metrics[halves[side]][:, place.reshape(roles.shape[:2])]
+    metric = np.full((len(carried), len(curves) + spec.RANDOM_ORDERS, len(counts)), np.nan)
+    read = np.zeros(len(carried), dtype=bool)
+    names = [[head_name(*cell) for cell in ranking] for ranking in rankings]
 
     def numbers(means: Numbers) -> Numbers:
         none, every = means["metric"][0, 0], means["metric"][0, -1]
@@ -102,13 +93,32 @@ def faithfulness(subject: ExperimentContext, params: spec.FaithfulnessParams) ->
             "k80": np.array([formulas.enough(counts, row) for row in recovered]),
         }
 
-    kept = map(numbers, means_of({"metric": metric[shown]}, group.tolist()))
-    names = [[head_name(*cell) for cell in ranking] for ranking in rankings]
-    return spec.Faithfulness.estimated(
-        subject, params, kept, some.sizes, coordinates={"first": counts},
-        texts={"curve": [*curves, spec.RANDOM_ORDER], "ranking": names},
-        provenance={"errors": spec.Faithfulness.error_counts},
-    )  # fmt: skip
+    def answer() -> Result:
+        done = read[shown]
+        kept = map(numbers, means_of({"metric": metric[shown[done]]}, group[done].tolist()))
+        sizes = some.sizes | {"pairs": np.array(done.sum())}
+        return spec.Faithfulness.estimated(
+            subject, params, kept, sizes, coordinates={"first": counts},
+            texts={"curve": [*curves, spec.RANDOM_ORDER], "ranking": names},
+            provenance={"errors": spec.Faithfulness.error_counts},
+        )  # fmt: skip
+
+    some.go_on(read, metric=metric)
+    means = _means(some) if params.outside == "mean" else None
+    for side, ranking in enumerate(rankings):
+        roles = _roles(curves, ranking, own, counts, geometry)
+        if params.outside == "kernel":
+            roles[roles == REPLACED] = BY_KERNEL
+        # equal settings, such as all heads kept, run once
+        flat = roles.reshape(-1, geometry.n_layers * geometry.n_heads)
+        settings, place = np.unique(flat, axis=0, return_inverse=True)
+        settings = settings.reshape(-1, *roles.shape[2:])
+        for pairs, metrics in _metrics(some, halves[side], settings, rows, means, side, read):
+            new = ~read[pairs]
+            metric[pairs[new]] = metrics[new][:, place.reshape(roles.shape[:2])]
+            read[pairs] = True
+            some.form(answer)
+    return answer()
 
 
 def _ranking(carried: np.ndarray, layers: Sequence[int]) -> Ranking:
@@ -169,14 +179,16 @@ def _metrics(
     kernels: Mapping[int, Tensor],
     means: Means | None,
     side: int,
-) -> np.ndarray:
-    """Return the metric of clean prompts with heads in their roles, ``[pair, setting]``.
+    read: np.ndarray,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield numbers of chosen pairs, and the metric of their clean prompts ``[pair, setting]``.
 
-    ``settings`` are ``[setting, layer, head]``; ``means`` take the place of the outputs on the
-    pair's own changed prompt. Only the chosen pairs are run.
+    ``settings`` are the roles of heads, ``[setting, layer, head]``; ``means`` take the place of the
+    outputs on the pair's own changed prompt. Those that were ``read`` are not run again, as far as
+    batches stay the same; their metric is any number.
     """
     subject, done, every = some.subject, 0, len(chosen) * len(settings)
-    metrics, roles = np.empty((len(some.pairs), len(settings))), torch.from_numpy(settings)
+    roles = torch.from_numpy(settings)
     for places, prompts in some.batches(chosen):
         clean, changed = map(torch.from_numpy, prompts)
         outputs, metric = _outputs(subject, changed), some.metric_of(places)
@@ -184,13 +196,17 @@ def _metrics(
             kinds = [_kind(some.pairs[place]) for place in places]
             outputs = {at: torch.stack([means[kind][at] for kind in kinds]) for at in outputs}
         runs = np.indices((len(places), len(settings))).reshape(2, -1)
-        size = texts_per_run(subject, clean.shape[1])
+        size, whole = texts_per_run(subject, clean.shape[1]), 0
+        metrics = np.empty((len(places), len(settings)))
         for first in range(0, runs.shape[1], size):
-            subject.progress(side * every + done + first, 2 * every)
             pair, setting = runs[:, first : first + size]
-            edit = Roles(roles[setting], {at: z[pair] for at, z in outputs.items()}, kernels)
-            logits = subject.model.run(clean[pair], edit, keep=1)
-            of = metric(logits, torch.from_numpy(pair))
-            metrics[places[pair], setting] = of.double().cpu().numpy()
+            if not read[places[pair]].all():
+                subject.progress(side * every + done + first, 2 * every)
+                edit = Roles(roles[setting], {at: z[pair] for at, z in outputs.items()}, kernels)
+                logits = subject.model.run(clean[pair], edit, keep=1)
+                of = metric(logits, torch.from_numpy(pair))
+                metrics[pair, setting] = of.double().cpu().numpy()
+            before, whole = whole, (first + len(pair)) // len(settings)
+            if whole > before:
+                yield places[before:whole], metrics[before:whole]
         done += runs.shape[1]
-    return metrics
