@@ -1,0 +1,51 @@
+"""Questions about sets of pairs whose worker is killed: they go on, and no bit is different."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from poskernel_core import Engine, Execution, Store
+from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.specs import Request
+from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.plan import make_plan
+from tests.support import until
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked")]
+
+WAIT, PAIRS = 300.0, {"maker": "copying", "count": 11}
+QUESTIONS = {
+    "edges": {"head": "L1H0"},
+    "faithfulness": {"outside": "mean"},
+    "patch-heads": {"exact": "all"},
+    "patch-positions": {"head": "L1H0"},
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_killed_worker(tmp_path, name):
+    """The next one takes over what was read, which is gone once there is the answer."""
+    run = describe_run("demo-attn-2l", context=64)
+    plan = make_plan(Request(analysis=name, run=run, params=PAIRS | QUESTIONS[name]))
+    engine = Engine(Store(tmp_path), Execution(device="cpu", batch=8))
+    begun, store = plan.of_stage(0, 0).key, engine.store
+    job = engine.submit(plan)
+    until(lambda: store.has(begun) or job.ended, WAIT, 0.001)
+    os.kill(engine.worker_pid, signal.SIGKILL)
+    with pytest.raises(ComputeFailed, match="goes on where it stopped"):
+        engine.result(plan)
+    read = store.get(begun)[1]["read"]
+    assert 0 < read.sum() < len(read)
+
+    resumed = engine.result(plan)
+    assert not store.has(begun)
+    engine.close()
+    engine = Engine(Store(tmp_path / "another"), Execution(device="cpu", batch=8))
+    whole = engine.result(plan)
+    assert np.isfinite(whole.values["difference"])
+    for part in ("values", "errors", "biases"):
+        for each, array in getattr(whole, part).items():
+            np.testing.assert_array_equal(array, getattr(resumed, part)[each], each)
+    engine.close()
