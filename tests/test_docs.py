@@ -133,6 +133,22 @@ def test_what_is_told_runs(file, tmp_path, monkeypatch, capfd, near_worker, unch
         assert kind != "text" or set(words.splitlines()) <= set(told.splitlines())
 
 
+def test_circuits_of_the_tutorial_open_at_once(tmp_path, monkeypatch, capfd):
+    """Its commands are answered from what comes with the models, without weights."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path))
+    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")
+    monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
+    _, rest = (ROOT / "docs" / "tutorial.md").read_text("utf-8").split("From heads to a circuit\n")
+    blocks = BLOCK.findall(rest.partition("\n## ")[0])
+    commands = [words for kind, words in blocks if not kind]
+    assert {"demo-gpt2", "smollm2-135m-instruct-q4"} <= {*" ".join(commands).split()}
+    for each in "".join(commands).splitlines():
+        assert 0 == main(shlex.split(each)[1:]), each
+    close_shared()
+    told = capfd.readouterr().out.splitlines()
+    assert {line for kind, words in blocks if kind for line in words.splitlines()} <= {*told}
+
+
 def test_every_method_of_a_topic_is_described():
     """Where it stands, or where the hook that it fills in is declared."""
     names = [each.name for each in walk_packages(analyses.__path__, f"{analyses.__name__}.")]

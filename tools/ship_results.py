@@ -2,15 +2,15 @@
 
     python tools/ship_results.py [MODEL ...]
 
-Opens every page of each model at its default settings, computes the results that it requests and
-that are not there, and writes them to `poskernel_core/demo/results/<model>/`. What is there already
-stays as it is, byte for byte; what no page requests any more is removed. A question whose
-`precomputed` is "never" is requested only by a page that asks for it when it opens, not as a
-measure or behind a button, so a new one changes nothing here. Results are cached in
-`build/shipped-cache`, so that an interrupted run continues. The weights of smollm2-135m-instruct-q4
-are those that `make real-model` fetches; without them its results stay as they are, and what is
-missing of them is said. Last, `configurations.json` tells machines without transformers what the
-bundled models' configurations mean.
+Opens every page of each model at its default settings, computes the results that it requests, and
+those of the tutorial's circuits, that are not there, and writes them to
+`poskernel_core/demo/results/<model>/`. What is there already stays as it is, byte for byte; what is
+requested no more is removed. A question whose `precomputed` is "never" is requested only by a page
+that asks for it when it opens, not as a measure or behind a button, so a new one changes nothing
+here. Results are cached in `build/shipped-cache`, so that an interrupted run continues. The weights
+of smollm2-135m-instruct-q4 are those that `make real-model` fetches; without them its results stay
+as they are, and what is missing of them is said. Last, `configurations.json` tells machines without
+transformers what the bundled models' configurations mean.
 """
 
 import json
@@ -71,6 +71,20 @@ VIEWS = {
 }
 """Models shipped without weights, with the run that is shown."""
 
+CIRCUITS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "demo-gpt2": [
+        ("faithfulness", {"maker": "copying"}),
+        ("edges", {"maker": "copying"}),
+        ("edges", {"maker": "copying", "head": "L3H7"}),
+    ],
+    "smollm2-135m-instruct-q4": [
+        ("patch-heads", {"maker": "names"}),
+        ("patch-positions", {"maker": "names", "head": "L23H3"}),
+        ("edges", {"maker": "names"}),
+    ],
+}
+"""The tutorial's circuits: questions about a set of pairs, with parameters."""
+
 PICTURES = ("stages",)
 """Results with large figures of one text and without errors; they are rounded like statistics."""
 
@@ -108,11 +122,9 @@ def main() -> None:
                 print(f"{model}: {left(store, model)}", flush=True)
                 continue
             pages = dict(visit_all(model, partial(answer, engine), weights=model not in VIEWS))
-            if model in VIEWS:
-                pages["more"] = {}
-                for plan in more(model):
-                    answer(engine, plan)
-                    pages["more"][plan.key] = plan.request
+            for plan in more(model):
+                answer(engine, plan)
+                pages.setdefault("more", {})[plan.key] = plan.request
             new, gone = write(store, model, pages)
             took = time.monotonic() - began
             print(f"{model}: {new} entries are new, {gone} removed, {took:.0f} s", flush=True)
@@ -169,14 +181,16 @@ def manifest(model: str) -> str:
 
 
 def more(model: str) -> Iterator[Plan]:
-    """Yield the plans of further results, for servers without the weights."""
-    run, geometry, shown = describe_run(model), locate(model).geometry, VIEWS[model]
-    wanted = first_questions(run, geometry, telling_head(model), experiments=False)
-    wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
-    for skip in shown.skips:
-        wanted.append(("etc", {"skip": skip}))
-        wanted += [("kernel", {"skip": skip, "query": query}) for query in shown.queries]
-    wanted += [("kernel-replicates", {}), ("conversations", {})]  # of any head
+    """Yield the plans of further results: of a circuit, and for servers without the weights."""
+    run, wanted = describe_run(model), [*CIRCUITS.get(model, [])]
+    if model in VIEWS:
+        geometry, shown = locate(model).geometry, VIEWS[model]
+        wanted += first_questions(run, geometry, telling_head(model), experiments=False)
+        wanted += [("verdicts", {}), ("head-measures", {"experiments": True})]
+        for skip in shown.skips:
+            wanted.append(("etc", {"skip": skip}))
+            wanted += [("kernel", {"skip": skip, "query": query}) for query in shown.queries]
+        wanted += [("kernel-replicates", {}), ("conversations", {})]  # of any head
     for name, params in wanted:
         question = find(name)
         query = {"query": DEFAULT_QUERY} if "query" in question.params.model_fields else {}

@@ -22,6 +22,7 @@ from pages.shared.choices.fit import (
 )
 from pages.shared.grid.measure_grid import Extras, draw_heads
 from pages.shared.jobs import results
+from pages.shared.jobs.pressed import can_show, nothing_new
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.tables import (
     ROWS_SHOWN,
@@ -30,6 +31,7 @@ from pages.shared.tables.tables import (
     linked_table,
     number_columns,
 )
+from poskernel_core.analyses.base import P, Question
 from poskernel_core.analyses.claims import below_the_line
 from poskernel_core.analyses.interventions.presets import Preset
 from poskernel_core.analyses.patching.pairs import MADE, PairsParams
@@ -71,12 +73,11 @@ EXAMPLE: Final = (
 
 def draw(selection: Selection) -> None:
     """Draw the controls, the map of all heads, and one head or layer by position."""
-    options = [ONE, *SETS, TABLE]
-    kind = st.selectbox("Pairs of prompts", **fitted_index("maker", options))
+    kind = choose_kind(selection, PatchHeads, ONE)
     params = _choose(selection) if kind == ONE else _choose_set(kind)
     if params is None:
         return
-    heads = results.fetch(PatchHeads, selection.run, PatchHeadsParams(**params))
+    heads = _fetch(PatchHeads, selection, PatchHeadsParams(**params))
     if heads is None:
         return
     if kind == ONE:
@@ -94,7 +95,7 @@ def draw(selection: Selection) -> None:
         head = layer
     params.pop("exact", None)
     position_params = PatchPositionsParams(**params, head=head)
-    if not (result := results.fetch(PatchPositions, selection.run, position_params)):
+    if not (result := _fetch(PatchPositions, selection, position_params)):
         return
     if kind == ONE:
         places = {"positions": result.only("effect", "attribution")}
@@ -108,6 +109,26 @@ def draw(selection: Selection) -> None:
     show("patch-positions", result, f"{head} by position", figures=figures)
     if kind != ONE:
         _draw_opposite(result, head)
+
+
+def choose_kind(selection: Selection, question: type[Question[Any]], *others: str) -> str:
+    """Draw the choice of a kind of set, or of others; without weights, of those that are stored."""
+    kinds = [*others, *SETS, TABLE]
+    if selection.located.away:
+        kinds = [
+            kind for kind in SETS
+            if can_show(question, selection.run, question.params(maker=kind), selection.located)
+        ] or [next(iter(SETS))]  # fmt: skip
+    kind: str = st.selectbox("Pairs of prompts", **fitted_index("maker", kinds))
+    return kind
+
+
+def _fetch(question: type[Question[P]], selection: Selection, params: P) -> Result | None:
+    """Return a result; of a model without weights, say that it is not stored if it is not."""
+    if can_show(question, selection.run, params, selection.located):
+        return results.fetch(question, selection.run, params)
+    st.caption(f"Not computed: {question.noun_phrase}. {nothing_new(selection.located)}")
+    return None
 
 
 def _choose(selection: Selection) -> dict[str, Any] | None:

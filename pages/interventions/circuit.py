@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.interventions.between import SETS, choose_pairs, left_out
+from pages.interventions.between import choose_kind, choose_pairs, left_out
 from pages.interventions.many_texts import offer_first_heads
 from pages.shared.cards.plain import plain, say
 from pages.shared.cards.show import show, show_graph
@@ -21,7 +21,7 @@ from poskernel_core.analyses.circuits.views import no_difference
 from poskernel_core.analyses.patching.spec import INTO_CHANGED
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted, value_text
-from poskernel_core.export.notebook import DIRECTIONS, OUTSIDE, TABLE
+from poskernel_core.export.notebook import DIRECTIONS, OUTSIDE
 
 FIRST: Final = 8
 """Heads of a ranking that are named."""
@@ -29,8 +29,7 @@ FIRST: Final = 8
 
 def draw(selection: Selection) -> None:
     """Draw the choice of a set of pairs, the edges, and the curves of heads kept and removed."""
-    kind = st.selectbox("Pairs of prompts", **fitted_index("maker", [*SETS, TABLE]))
-    if (pairs := choose_pairs(kind)) is None:
+    if (pairs := choose_pairs(choose_kind(selection, Edges))) is None:
         return
     st.subheader("Who feeds whom", anchor="edges")
     way = DIRECTIONS[choose_one("Direction", DIRECTIONS, "way")]

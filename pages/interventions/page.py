@@ -64,6 +64,7 @@ PLACE = Place(
     "Interventions",
     "Change one thing inside the model, and see the effect.",
     needs="weights",
+    stored=True,
     questions=(
         "intervention",
         "averaging",
@@ -136,7 +137,8 @@ def draw_effects(selection: Selection, result: Result) -> None:
 
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
-    if (mode := choose_one("Show", MODES, "mode")) != MODES[0]:
+    modes = OF_PAIRS if selection.located.away else MODES  # of which something may be stored
+    if (mode := choose_one("Show", modes, "mode")) != MODES[0]:
         (between if mode == MODES[1] else circuit).draw(selection)
         return
     if selection.located.geometry.scheme == "rotary":

@@ -18,6 +18,7 @@ from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.common.rounding import NO_NUMBER
 from poskernel_core.data.moves import fitting, words_of
+from poskernel_core.models import curated
 from tests.support.bound import (
     bound,
     choose,
@@ -34,6 +35,7 @@ from tools.recorded import figures_on
 
 OWN = "The cat saw the dog; the cat"
 LONG = "The king saw the city. " * 12
+STORED = curated.CURATED[0].name
 PAGE, CONTEXT, PRESETS = "interventions", "128", presets_for("demo-gpt2")
 FIRST, OTHER = PRESETS[0], "L0H1"
 
@@ -283,6 +285,38 @@ def test_a_set_of_pairs(computed):
     assert "row 7: both prompts are equal" in told
     bound(app)["bad"].set_value(True).run()
     assert [] == [each for each in said(app) if "row" in each]
+
+
+def test_what_is_stored_of_a_model_without_weights(shipped_only):
+    """Where another model is shown, one click leads to it; what is not stored is said."""
+    app = opened_as_linked(PAGE)
+    assert "demo-gpt2" == bound(app)["model"].value
+    press(app, "lend")
+    assert (STORED, True) == (bound(app)["model"].value, chosen(app, "stored"))
+    assert (["names"], 5) == (bound(app)["maker"].options, len(app.metric))
+    (told,) = not_computed(app)
+    assert told.startswith("Not computed: what this head carries at each position. ")
+    choose(app, "head", "L23H3")
+    assert ([], {"parts", "spans", "pairs"}) == (not_computed(app), {*figures_on(app)})
+    bound(app)["count"].set_value(39).run()
+    (told,) = not_computed(fine(app))
+    assert told.startswith("Not computed: what of the difference between the prompts each head")
+    press(app, "lend")
+    assert "demo-gpt2" == bound(app)["model"].value
+
+
+def test_a_link_to_a_stored_circuit(shipped_only):
+    link = {"mode": "From heads to a circuit", "maker": "names"}
+    app = fine(opened_as_linked(PAGE, model=STORED, **link))
+    for _ in range(2):
+        assert STORED == bound(app)["model"].value
+        app.run()
+    assert "network" in figures_on(app)
+    assert not app.warning
+
+
+def not_computed(app: AppTest) -> list[str]:
+    return [each.value for each in app.caption if each.value.startswith("Not computed")]
 
 
 def test_a_dropped_table_is_in_the_address(monkeypatch):

@@ -35,7 +35,7 @@ MODELS = (*curated.BUNDLED_MODELS, VIEW)
 WITH_STATISTICS = ("demo-attn-2l", "demo-gpt2")
 REAL = ROOT / "build" / "real-model"
 MORE = "more"
-"""What is shipped of a model whose weights are not, beyond what its pages open on."""
+"""What is shipped beyond what pages open on: circuits, and more of a model without its weights."""
 ENTRY = (
     {"analysis": "a", "layers": [1]},
     {

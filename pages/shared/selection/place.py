@@ -17,9 +17,11 @@ class Place:
         questions: the names of the questions that only this page shows. A question that no page
             declares is shown on the landing page.
         needs: what it requires of a model, by its name in ``lending``.
+        stored: whether it shows what is stored of a model that lacks that.
     """
 
     title: str
     about: str
     questions: tuple[str, ...] = ()
     needs: str = ""
+    stored: bool = False
