@@ -305,13 +305,16 @@ def test_what_is_stored_of_a_model_without_weights(shipped_only):
     assert "demo-gpt2" == bound(app)["model"].value
 
 
-def test_a_link_to_a_stored_circuit(shipped_only):
-    link = {"mode": "From heads to a circuit", "maker": "names"}
-    app = fine(opened_as_linked(PAGE, model=STORED, **link))
+@pytest.mark.parametrize(("model", "head", "maker", "figures"), [
+    (STORED, "L23H3", "names", {"network"}),
+    ("demo-gpt2", "L3H7", "copying", {"network", "edges-into", "enough"}),
+])  # fmt: skip
+def test_a_link_to_a_stored_circuit(shipped_only, model, head, maker, figures):
+    link = {"mode": "From heads to a circuit", "model": model, "head": head, "maker": maker}
+    app = fine(opened_as_linked(PAGE, **link))
     for _ in range(2):
-        assert STORED == bound(app)["model"].value
+        assert (model, figures) == (bound(app)["model"].value, {*figures_on(app)})
         app.run()
-    assert "network" in figures_on(app)
     assert not app.warning
 
 
