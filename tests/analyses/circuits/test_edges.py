@@ -31,9 +31,9 @@ def quiet(done, total):
     """Nobody watches."""
 
 
-def perform(path, rows, more=None, progress=quiet, **params):
+def perform(path, rows, more=None, **params):
     subject = subject_of(loaded(path), WINDOW, **(more or {}))
-    return Edges().perform(subject, {}, Edges.params(pairs=table(rows), **params), progress)
+    return Edges().perform(subject, {}, Edges.params(pairs=table(rows), **params), quiet)
 
 
 WAYS = {"gpt2": "clean-into-changed", "llama": "changed-into-clean"}
@@ -118,7 +118,7 @@ def test_it_forms(model_dirs, head):
 def test_it_goes_on(model_dirs, head):
     path = model_dirs["gpt2"]
     rows = random_rows(path)
-    goes_on(lambda more, progress: perform(path, rows, more | {"batch": 3}, progress, head=head))
+    goes_on(lambda more: perform(path, rows, more | {"batch": 3}, head=head))
 
 
 def test_an_induction_circuit(tmp_path):

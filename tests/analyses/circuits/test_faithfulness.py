@@ -224,11 +224,7 @@ def test_it_forms(model_dirs):
 def test_it_goes_on(model_dirs, outside):
     path = model_dirs["gpt2"]
     rows = random_rows(path)
-    goes_on(
-        lambda more, progress: perform(
-            path, rows, more=more | {"batch": 4}, progress=progress, outside=outside
-        )
-    )
+    goes_on(lambda more: perform(path, rows, more=more | {"batch": 4}, outside=outside))
 
 
 def test_it_can_be_cancelled(model_dirs):

@@ -355,9 +355,7 @@ def test_positions_form(built):  # noqa: F811
 def test_it_goes_on(built, question):  # noqa: F811
     rows = induction_rows("pattern")
     head = {"head": "L1H0"} if question is PatchPositions else {"exact": "all"}
-    goes_on(
-        lambda more, progress: of_set(question, built, rows, progress, more | {"batch": 3}, **head)
-    )
+    goes_on(lambda more: of_set(question, built, rows, more=more | {"batch": 3}, **head))
 
 
 def test_the_largest_estimates_are_exact(engine):
