@@ -9,7 +9,7 @@ from pages.interventions.many_texts import offer_first_heads
 from pages.shared.cards.plain import plain, say
 from pages.shared.cards.show import show, show_graph
 from pages.shared.choices.fit import choose_one, fitted_index, fitted_text
-from pages.shared.jobs.pressed import fetch_when_asked
+from pages.shared.jobs.pressed import can_show, fetch_when_asked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.circuits.spec import (
     Edges,
@@ -68,6 +68,11 @@ def _says_why(result: Result) -> bool:
 
 def _draw_enough(selection: Selection, pairs: dict[str, Any]) -> None:
     """Draw what is recovered with the first heads of a ranking, at a button."""
+    usual = FaithfulnessParams.model_validate(pairs | {"skip": selection.skip})
+    located = selection.located
+    if located.away and not can_show(Faithfulness, selection.run, usual, located):
+        fetch_when_asked(Faithfulness, selection.run, usual, "compute-enough")  # which says why
+        return
     one, two = st.columns(2, vertical_alignment="bottom")
     outside = one.selectbox("The other heads give", **fitted_index("outside", OUTSIDE))
     hint = "such as L2H3, L0H1; drawn beside the ranking by what heads carry"

@@ -314,6 +314,7 @@ def test_a_link_to_a_stored_circuit(shipped_only, model, head, maker, figures):
     app = fine(opened_as_linked(PAGE, **link))
     for _ in range(2):
         assert (model, figures) == (bound(app)["model"].value, {*figures_on(app)})
+        assert ("enough" in figures) == ("outside" in bound(app))  # no choice without an answer
         app.run()
     assert not app.warning
 
