@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from poskernel_core.server import Dashboard, serve
     from poskernel_core.storage.store import Store
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 
 _HOMES = {
     "api": "analyse load precompute run_pass show to_bridge token_windows view watch",
