@@ -1,5 +1,6 @@
 """Questions about sets of pairs whose worker is killed: they go on, and no bit is different."""
 
+import contextlib
 import os
 import signal
 
@@ -11,9 +12,11 @@ from poskernel_core.common.errors import ComputeFailed
 from poskernel_core.common.specs import Request
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
+from poskernel_core.engine.provenance import software
+from poskernel_core.models.catalog import locate
 from tests.support import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked")]
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 WAIT, PAIRS = 300.0, {"maker": "copying", "count": 11}
 QUESTIONS = {
@@ -24,6 +27,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_killed_worker(tmp_path, name):
     """The next one takes over what was read, which is gone once there is the answer."""
@@ -49,3 +53,23 @@ def test_a_killed_worker(tmp_path, name):
         for each, array in getattr(whole, part).items():
             np.testing.assert_array_equal(array, getattr(resumed, part)[each], each)
     engine.close()
+
+
+@pytest.mark.parametrize(("batch", "taken"), [(8, True), (5, False)])
+def test_what_is_taken_over(near_worker, tmp_path, batch, taken):
+    """Only what the same software has saved, on the same device, in the same batches."""
+    run = describe_run("demo-attn-2l", context=64)
+    plan = make_plan(
+        Request(analysis="patch-heads", run=run, params=PAIRS | QUESTIONS["patch-heads"])
+    )
+    geometry = locate("demo-attn-2l").geometry
+    effects = np.arange(10.0, 10.0 + geometry.n_layers * geometry.n_heads)
+    saved = {
+        "metrics": np.repeat([[1.0], [0.0]], 11, axis=1),
+        "read": np.ones(11, dtype=bool),
+        "exact": np.tile(effects.reshape(1, geometry.n_layers, -1), (11, 1, 1)),
+    }
+    with contextlib.closing(Engine(Store(tmp_path), Execution(device="cpu", batch=8))) as engine:
+        made = {"made": software() | {"device": "cpu", "batch": batch}}
+        engine.store.put(plan.of_stage(0, 0).key, made, saved)
+        assert taken == np.allclose(engine.result(plan).values["effect"].ravel(), effects)
