@@ -313,4 +313,7 @@ def _draw_grid(effects: Result, selection: Selection) -> None:
         st.caption("The largest effects" + (f" ({others})" if others else ""))
         meanings = {EFFECT: SHARE, "± 1 s.e.": "over the pairs", "opposite": OPPOSITE}
         known = {name: meaning for name, meaning in meanings.items() if name in columns}
-        linked_table(table[:ROWS_SHOWN], "patch-largest", number_columns(known, "%.3f"))
+        largest = table[:ROWS_SHOWN]
+        if (largest[""] == "").all():
+            largest = largest.drop(columns="")
+        linked_table(largest, "patch-largest", number_columns(known, "%.3f"))

@@ -1,5 +1,7 @@
 """What is drawn and said of circuits."""
 
+from itertools import pairwise
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -16,12 +18,15 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import add_band, look
 from poskernel_core.plotting.layout import MUTED, legend_under_title, style
+from poskernel_core.plotting.maps import MAX_TICKS
 from poskernel_core.plotting.palette import BLUE, fade
 
 MOST = 10
 """Senders that have a bar of their own."""
 LINES = 40
 """Edges that are drawn as lines."""
+ABREAST = 6
+"""Labels of parts that have room side by side."""
 
 
 def no_difference(result: Result) -> str:
@@ -124,6 +129,17 @@ def _place(name: str, heads: int) -> tuple[float, float]:
     return (int(number) + 0.5 if number.isdigit() else -1.0), heads
 
 
+def label_sides(places: list[tuple[float, float]], layers: int) -> list[str]:
+    """Return where the labels of parts stand: below, where one to the left would touch it."""
+    sides = ["top center"] * len(places)
+    order = sorted(range(len(places)), key=lambda at: places[at][::-1])
+    for left, at in pairwise(order):
+        near = places[at][0] - places[left][0] < layers / ABREAST
+        if places[at][1] == places[left][1] and near and sides[left] == "top center":
+            sides[at] = "bottom center"
+    return sides
+
+
 def _network(result: Result) -> go.Figure:
     """Draw heads from the first layer on the left to the last, and the largest edges as lines."""
     name, carried = values_of(result), result.values["carried"]
@@ -157,17 +173,19 @@ def _network(result: Result) -> go.Figure:
         figure.add_scatter(x=[None], y=[None], mode="lines", name=f"into a {side}",
                            line={"color": look(place).colour, "width": 4})  # fmt: skip
     named = dict.fromkeys([*words[0], *(words[2][sender] for *_, sender in ends)])
-    at_xy = np.array([_place(label, heads) for label in named])
+    parts = [_place(label, heads) for label in named]
+    x, y = zip(*parts, strict=True)
     figure.add_scatter(
-        x=at_xy[:, 0], y=at_xy[:, 1], mode="markers+text", text=[*named], name="parts",
-        textposition="top center", showlegend=False, customdata=[*named],
+        x=x, y=y, mode="markers+text", text=[*named], name="parts",
+        textposition=label_sides(parts, len(carried)), showlegend=False, customdata=[*named],
         marker={"size": 13, "color": [BLUE if label in words[0] else MUTED for label in named]},
         hovertemplate="<b>%{customdata}</b><extra></extra>",
     )  # fmt: skip
     style(figure, x_title="layer", y_title="head", height=520)
     layers, places = ([*range(size)] for size in carried.shape)
     figure.update_yaxes(autorange="reversed", tickvals=places, showgrid=False)
-    figure.update_xaxes(tickvals=layers, showgrid=False, zeroline=False)
+    ticks = layers[:: -(-len(layers) // MAX_TICKS)]
+    figure.update_xaxes(tickvals=ticks, showgrid=False, zeroline=False)
     return legend_under_title(figure)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.circuits.spec import INPUTS, KEPT
-from poskernel_core.analyses.circuits.views import no_difference
+from poskernel_core.analyses.circuits.views import label_sides, no_difference
 from poskernel_core.analyses.views import figure_of, finding_of
 from tests.support.made_findings import check, made
 
@@ -75,6 +75,14 @@ def test_a_difference_that_is_not_clear():
     assert "" == no_difference(curves([0, 0.4, 0.85, 1]))
     check(no_difference(curves([0, 0.4, 0.85, 1], difference=0.49)), "The metric differs by 0.49")
     assert "" == no_difference(curves([0, 0.4, 0.85, 1], error=np.nan))
+
+
+def test_labels_stand_apart():
+    """In a row of 30 layers six have room: the next of two that are nearer is below."""
+    places = [(8.5, 9), (0.5, 9), (7.5, 9), (20.5, 9), (21.5, 9), (23, 7), (24, 7), (24, 3)]
+    above, below = "top center", "bottom center"
+    assert [below, above, above, above, below, above, below, above] == label_sides(places, 30)
+    assert [above, above] == label_sides([(1.0, 2), (2.0, 2)], 4)
 
 
 def test_pictures():
