@@ -6,6 +6,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -262,13 +263,12 @@ def test_a_set_of_pairs(computed):
     assert ([], 5) == (said(app), len(app.metric))
     assert "11" == app.metric[3].value
     assert {"parts", "spans", "pairs"} <= {*figures_on(app)}
-    (largest,) = (
-        each.value for each in app.dataframe if "effect" in each.value and "" in each.value
-    )
+    (largest,) = (each.value for each in app.dataframe if "opposite" in each.value)
     assert largest["± 1 s.e."].notna().all()
     (above,) = (each.value for each in app.caption if each.value.startswith("The largest effects"))
     assert re.search(rf" more can't be told from {named(largest['head'].iloc[-1])}\)$", above)
-    assert (largest["opposite"].notna() == (largest[""] == "")).all()  # estimates are marked
+    marks = largest.get("", pd.Series("", largest.index))
+    assert (largest["opposite"].notna() == (marks == "")).all()  # estimates are marked
     assert {NO_NUMBER} == {each.proto.placeholder for each in app.dataframe}
     bound(app)["maker"].select("a table").run()
     assert app.info[0].value.startswith("Type or drop a table")
@@ -294,6 +294,8 @@ def test_what_is_stored_of_a_model_without_weights(shipped_only):
     press(app, "lend")
     assert (STORED, True) == (bound(app)["model"].value, chosen(app, "stored"))
     assert (["names"], 5) == (bound(app)["maker"].options, len(app.metric))
+    (largest,) = (each.value for each in app.dataframe if "opposite" in each.value)
+    assert ["head", "effect", "± 1 s.e.", "opposite"] == [*largest]  # none is an estimate
     (told,) = not_computed(app)
     assert told.startswith("Not computed: what this head carries at each position. ")
     choose(app, "head", "L23H3")
