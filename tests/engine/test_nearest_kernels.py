@@ -13,11 +13,17 @@ from poskernel_core.engine.nearest_kernels import heads_like
 from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
 
-pytestmark = pytest.mark.usefixtures("near_workers")
+pytestmark = pytest.mark.usefixtures("near_workers", "ample_time")
 
 CONTEXT, WINDOWS, QUERY, SKIP = 32, 3, 31, 4
 MODELS = ("demo-attn-2l", "demo-gpt2")
 OWN = Pin("L0H1", "demo-attn-2l", context=CONTEXT, windows=WINDOWS)
+
+
+@pytest.fixture
+def ample_time(monkeypatch):
+    """However slow the machine is, the search ends by itself."""
+    monkeypatch.setattr(nearest_kernels, "MAX_SECONDS", float("inf"))
 
 
 @pytest.fixture(scope="module")
