@@ -1,6 +1,9 @@
-"""Names of heads, such as ``L0H3``."""
+"""Names of heads, such as ``L0H3``, and their order by a number."""
 
 import re
+from typing import Any
+
+import numpy as np
 
 from poskernel_core.common.errors import BadRequest
 
@@ -27,3 +30,9 @@ def layer_of(text: str) -> int:
     """Return the layer of a head written ``L0H3``, or -1 if the text is not a head."""
     match = re.fullmatch(r"[Ll]([0-9]{1,6})[Hh][0-9]{1,6}", text.strip())
     return int(match[1]) if match else -1
+
+
+def largest_first(numbers: np.ndarray, most: int | None = None) -> list[tuple[Any, ...]]:
+    """Return the places of an array's numbers, the largest first; NaN is left out."""
+    order = np.argsort(-numbers, axis=None, kind="stable")[: np.isfinite(numbers).sum()][:most]
+    return [*zip(*(axis.tolist() for axis in np.unravel_index(order, numbers.shape)), strict=True)]

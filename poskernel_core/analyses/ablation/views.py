@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 from poskernel_core.analyses.claims import number_of, param
 from poskernel_core.analyses.pictures import draw_lines
 from poskernel_core.analyses.views import View, Views
-from poskernel_core.common.heads import head_name
+from poskernel_core.common.heads import head_name, largest_first
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.conditions import mean_bars
@@ -38,12 +38,10 @@ def _by_position(result: Result) -> go.Figure:
 
 def _induction(result: Result) -> go.Figure:
     change, error = (part["induction_change"] for part in (result.values, result.errors))
-    order = np.argsort(-np.abs(np.nan_to_num(change)), axis=None, kind="stable")[:MOST]
-    names = [head_name(*divmod(int(place), change.shape[1])) for place in order]
-    return mean_bars(
-        names, change.ravel()[order], error.ravel()[order],
-        title="", x_title="change of the induction score ± 1 s.e.",
-    )  # fmt: skip
+    cells = largest_first(np.abs(change), MOST)
+    names, places = [head_name(*cell) for cell in cells], tuple(np.transpose(cells))
+    x_title = "change of the induction score ± 1 s.e."
+    return mean_bars(names, change[places], error[places], title="", x_title=x_title)
 
 
 VIEWS: Views = {

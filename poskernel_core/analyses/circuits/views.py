@@ -12,7 +12,7 @@ from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.patching.spec import CLEAR, SHARE
 from poskernel_core.analyses.pictures import draw_lines, names_along, rows_of, unit_of
 from poskernel_core.analyses.views import View, Views
-from poskernel_core.common.heads import head_name, layer_of
+from poskernel_core.common.heads import head_name, largest_first, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.conditions import measured
@@ -145,9 +145,7 @@ def _network(result: Result) -> go.Figure:
     name, carried = values_of(result), result.values["carried"]
     value, heads = result.values[name], carried.shape[1]
     words = [result.words(axis) for axis in ("receiver", "input", "sender")]
-    order = np.argsort(-np.abs(np.nan_to_num(value)), axis=None, kind="stable")[:LINES]
-    ends = [tuple(map(int, np.unravel_index(at, value.shape))) for at in order]
-    ends = [at for at in ends if value[at]]
+    ends = [at for at in largest_first(np.abs(value), LINES) if value[at]]
     most = max((abs(float(value[at])) for at in ends), default=1.0)
     figure = go.Figure()
     every = np.argwhere(np.isfinite(carried))

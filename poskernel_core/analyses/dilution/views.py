@@ -19,7 +19,7 @@ from poskernel_core.analyses.claims import (
 )
 from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.views import View, Views
-from poskernel_core.common.heads import head_name
+from poskernel_core.common.heads import head_name, largest_first
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.plotting.curves import Look, add_curve, curves
@@ -164,10 +164,7 @@ def kernels_figure(head: Result) -> go.Figure:
 
 def ranking(result: Result) -> list[tuple[int, int]]:
     """Return the heads whose kernels change most in the longest context, whatever the angles."""
-    distance = np.nan_to_num(result.values["distance"][..., -1].max(axis=2), nan=-1.0)
-    order = np.argsort(-distance, axis=None, kind="stable")[:FIRST]
-    every = [divmod(place, distance.shape[1]) for place in order.tolist()]
-    return [cell for cell in every if distance[cell] >= 0]
+    return largest_first(result.values["distance"][..., -1].max(axis=2), FIRST)
 
 
 def ranking_figure(result: Result) -> go.Figure:

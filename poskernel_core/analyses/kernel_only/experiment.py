@@ -17,7 +17,7 @@ from poskernel_core.common.attention import ScoreRule, repeat_kv
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.groups import groups_of
-from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.heads import largest_first, parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import AttentionCall, PatternBlock, masked_scores
 from poskernel_core.forward.edits import Edit
@@ -337,8 +337,7 @@ def kernel_only_cost(subject: ExperimentContext, params: spec.KernelOnlyCostPara
     fixed = fixed_of(subject, texts.kernels, params.skip)
     estimated = estimated_costs(subject, texts.loss, fixed, params.draws)
     cost, mean = estimated.copy(), estimated[:, 0].mean(axis=0)
-    cells = _in_order(-mean)
-    cells = sorted(cells if params.exact == "all" else cells[:LARGEST])
+    cells = sorted(largest_first(mean, None if params.exact == "all" else LARGEST))
     exact, clean = exact_costs(subject, texts.loss, fixed, cells)
     how = np.zeros(mean.shape, dtype=np.int64)
     for place, cell in enumerate(cells):
@@ -371,7 +370,7 @@ def heads_replaced(subject: ExperimentContext, params: spec.HeadsReplacedParams)
     fixed = fixed_of(subject, texts.kernels, params.skip)
     few = texts.kernels[: len(texts.loss)]
     estimated = estimated_costs(subject, few, fixed, params.draws).mean(axis=0)
-    orders = [_in_order(estimated[fixed.names.index(name)]) for name in CURVES]
+    orders = [largest_first(-estimated[fixed.names.index(name)]) for name in CURVES]
     counts = formulas.numbers_of_heads(len(geometry.with_heads) * geometry.n_heads)
     change, clean = np.empty((len(texts.loss), len(CURVES), len(counts))), np.empty(len(texts.loss))
     for some, tokens in subject.batches(texts.loss, BATCH, total=0):
@@ -396,8 +395,3 @@ def heads_replaced(subject: ExperimentContext, params: spec.HeadsReplacedParams)
         spec.HeadsReplaced, subject, params, texts, samples, numbers,
         texts={"pattern": list(CURVES)}, coordinates={"heads": counts},
     )  # fmt: skip
-
-
-def _in_order(cost: np.ndarray) -> list[Cell]:
-    order = np.argsort(cost, axis=None, kind="stable")[: int(np.isfinite(cost).sum())]
-    return [divmod(int(place), cost.shape[1]) for place in order]

@@ -24,7 +24,7 @@ from poskernel_core.analyses.patching.pairs import (
 )
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.heads import parse_cell
+from poskernel_core.common.heads import largest_first, parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
@@ -524,12 +524,8 @@ def _heads_of_set(subject: ExperimentContext, params: spec.PatchHeadsParams) -> 
         if len(some.shown):
             subject.form(step + 1, answer())
     size = np.abs(estimated[some.shown].sum(axis=0))
-    cells = np.argwhere(np.isfinite(size))
-    if params.exact == "largest":
-        cells = cells[np.argsort(-size[tuple(cells.T)], kind="stable")[: spec.LARGEST]]
-    by_layer = {
-        layer: sorted(cells[cells[:, 0] == layer, 1].tolist()) for layer in {*cells[:, 0].tolist()}
-    }
+    cells = largest_first(size, spec.LARGEST if params.exact == "largest" else None)
+    by_layer = {layer: sorted(head for at, head in cells if at == layer) for layer, _ in cells}
     begun, batches = len(batches), some.batches(some.shown)
     some.go_on(known, exact=exact)
     for step, batch in enumerate(batches, begun):

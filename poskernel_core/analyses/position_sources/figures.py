@@ -5,7 +5,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from poskernel_core.analyses.claims import who
-from poskernel_core.common.heads import head_name, layer_of
+from poskernel_core.common.heads import head_name, largest_first, layer_of
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.layout import LINE, MUTED, legend_under_title, set_title, style
@@ -141,9 +141,7 @@ def turning_figure(head: Result) -> go.Figure:
 def list_figure(every: Result, most: int = LISTED) -> go.Figure:
     """Draw the largest shares of all heads, largest on top: a bar for each head and its source."""
     share, names = every.values["share"], every.words("source")
-    order = np.argsort(-np.nan_to_num(share), axis=None, kind="stable")[:most]
-    places = [tuple(map(int, np.unravel_index(index, share.shape))) for index in order]
-    places = [place for place in places if share[place] > 0]
+    places = [place for place in largest_first(share, most) if share[place] > 0]
     wrong = [float(every.errors["share"][place]) for place in places]
     figure = go.Figure().add_bar(
         y=[f"{head_name(layer, head)} ← {names[source]}" for layer, head, source in places],

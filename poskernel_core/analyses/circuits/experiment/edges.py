@@ -14,7 +14,7 @@ from poskernel_core.analyses.kernel_only.experiment import check_heads
 from poskernel_core.analyses.patching.experiment import Metric, PairSet, texts_per_run
 from poskernel_core.analyses.patching.spec import INTO_CHANGED
 from poskernel_core.common.attention import repeat_kv
-from poskernel_core.common.heads import head_name, parse_cell
+from poskernel_core.common.heads import head_name, largest_first, parse_cell
 from poskernel_core.common.result import Result
 from poskernel_core.forward.attention import AttentionCall
 from poskernel_core.forward.components import Part, read_parts
@@ -74,7 +74,9 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
     some = PairSet(subject, params)
     carried = some.carried()
     groups, shown = some.groups(fewest=2), some.shown
-    receivers = chosen or _largest(carried[shown], params.receivers)
+    # the heads that carry most, up or down
+    sizes = np.abs(carried[shown].sum(axis=0))
+    receivers = chosen or sorted(largest_first(sizes, params.receivers))
     layers = sorted({layer for layer, _ in receivers})
     way = 1 if params.direction == INTO_CHANGED else -1
     names, estimate, exact, done = list[str](), np.empty(0), np.empty(0), 0
@@ -149,14 +151,6 @@ def edges(subject: ExperimentContext, params: spec.EdgesParams) -> Result:
         read[places] = True
         some.form(answer)
     return answer()
-
-
-def _largest(carried: np.ndarray, count: int) -> list[Cell]:
-    """Return the heads that carry most, up or down, of ``[pair, layer, head]``, in their order."""
-    size = np.abs(carried.sum(axis=0))
-    known = int(np.isfinite(size).sum())
-    order = np.argsort(-size, axis=None, kind="stable")[: min(count, known)]
-    return sorted(divmod(int(place), size.shape[1]) for place in order)
 
 
 def _less_changed(parts: Sequence[Part], embeddings: bool) -> list[Part]:
