@@ -1,12 +1,19 @@
 """Sources of a kernel's queries: sampled windows, one text, or one fixed token."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from poskernel_core.analyses.base import Params, SkipParams, Statistics, TokenParams
+from poskernel_core.analyses.base import (
+    OWN_WINDOWS,
+    Experiment,
+    Params,
+    SkipParams,
+    Statistics,
+    TokenParams,
+)
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.specs import (
     MAX_TEXT_CHARACTERS,
@@ -101,6 +108,23 @@ def text_run(run: RunSpec, params: TextParams, *, whole: bool = False) -> RunSpe
             "gather": ("keys", "queries"),
         }
     )
+
+
+T = TypeVar("T", bound=TextParams)
+
+
+class OnText(Experiment[T]):
+    """An experiment on one text alone; a text longer than the context is an error."""
+
+    ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
+
+    def with_params(self, run: RunSpec, params: T) -> RunSpec:
+        """Return the run of the text alone."""
+        return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
+
+    def default_query(self, context: int) -> int:
+        """Return -1 where there is a query to choose: the last token of the text."""
+        return -1 if "query" in self.params.model_fields else super().default_query(context)
 
 
 def query_positions(statistics: Statistics) -> np.ndarray:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
 from poskernel_core.analyses.helix import formulas
-from poskernel_core.analyses.sources import TextParams, text_run
+from poskernel_core.analyses.sources import OnText, TextParams
 from poskernel_core.common.result import estimates, outputs
 from poskernel_core.common.specs import RunSpec
 
@@ -65,7 +65,7 @@ def averaged_stream(run: RunSpec) -> Mapping[str, RunSpec]:
     return {"repeated": formulas.repeated_run(run, REPEATED_TOKENS)}
 
 
-class Intervention(Experiment[InterventionParams]):
+class Intervention(OnText[InterventionParams]):
     r"""One prompt, run clean and run with one change.
 
     Everything after the change is recomputed.
@@ -111,11 +111,7 @@ class Intervention(Experiment[InterventionParams]):
     """)
     texts = outputs("candidates [candidate], token: the likeliest next tokens")
     continued = "change"
-    ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     runs = "intervene"
-
-    def with_params(self, run: RunSpec, params: InterventionParams) -> RunSpec:
-        return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
 
     def needs(self, run: RunSpec, params: InterventionParams) -> Mapping[str, RunSpec]:
         averages = params.change == "average" and params.layer is not None

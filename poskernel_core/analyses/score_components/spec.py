@@ -2,10 +2,9 @@
 
 from pydantic import Field
 
-from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, SkipParams
-from poskernel_core.analyses.sources import TextParams, text_run
+from poskernel_core.analyses.base import SkipParams
+from poskernel_core.analyses.sources import OnText, TextParams
 from poskernel_core.common.result import outputs
-from poskernel_core.common.specs import RunSpec
 
 
 class ScoreComponentsParams(SkipParams, TextParams):
@@ -21,7 +20,7 @@ class ScoreComponentsParams(SkipParams, TextParams):
     other: int | None = Field(None, ge=0, description="position of a key to compare it with")
 
 
-class ScoreComponents(Experiment[ScoreComponentsParams]):
+class ScoreComponents(OnText[ScoreComponentsParams]):
     r"""Why one token looks at another: its score, split by what query and key are made of.
 
     Formula: the residual stream before layer $l$ is a sum of components $x_c$: the embeddings, each
@@ -79,14 +78,5 @@ class ScoreComponents(Experiment[ScoreComponentsParams]):
         query_names [query_component], name: what the query is made of
         key_names [key_component], name: what the key is made of
     """)
-    ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
     uses = ("token embeddings",)
     runs = "score_components"
-
-    def default_query(self, context: int) -> int:
-        """Return -1: the last token of the text."""
-        return -1
-
-    def with_params(self, run: RunSpec, params: ScoreComponentsParams) -> RunSpec:
-        """Return the run of the text alone; a text longer than the context is an error."""
-        return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})

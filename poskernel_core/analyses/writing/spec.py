@@ -4,7 +4,7 @@ from pydantic import Field
 
 from poskernel_core.analyses.base import KEPT_QUERIES, OWN_WINDOWS, Experiment, Params
 from poskernel_core.analyses.head_measure import grid_measures
-from poskernel_core.analyses.sources import TextParams, text_run
+from poskernel_core.analyses.sources import OnText, TextParams
 from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import RunSpec
 
@@ -41,22 +41,7 @@ class CopyingParams(Params):
     )
 
 
-class _OnText(Experiment[OnTextParams]):
-    """An experiment on one text alone."""
-
-    ignores = Experiment.ignores | OWN_WINDOWS | {"corpus", "seed"}
-    uses = ("token embeddings", "predictions")
-
-    def default_query(self, context: int) -> int:
-        """Return -1: the last token of the text."""
-        return -1
-
-    def with_params(self, run: RunSpec, params: OnTextParams) -> RunSpec:
-        """Return the run of the text alone; a text longer than the context is an error."""
-        return text_run(run, params, whole=True).model_copy(update={"positions": (0,)})
-
-
-class HeadWrites(_OnText):
+class HeadWrites(OnText[HeadWritesParams]):
     r"""The tokens that one head raises and lowers most at one position of a text, and by which key.
 
     Formula: with the final norm's scale $\sigma_n$ held fixed, head $h$ adds $c\, (\gamma P (z_h
@@ -78,7 +63,7 @@ class HeadWrites(_OnText):
     name = "head-writes"
     title = "What a head writes"
     noun_phrase = "what the head writes"
-    params: type[OnTextParams] = HeadWritesParams
+    uses = ("token embeddings", "predictions")
     values = outputs("""
         contribution [word], logits: what the head adds to the token's logit, less its mean over the
             vocabulary
@@ -89,7 +74,7 @@ class HeadWrites(_OnText):
     runs = "head_writes"
 
 
-class LogitContributions(_OnText):
+class LogitContributions(OnText[LogitContributionsParams]):
     r"""What makes the logit of one token: every head, every MLP and all the rest, adding up to it.
 
     Formula: as for ``head-writes``, with each component $x_c$ of the stream behind the last layer
@@ -111,7 +96,7 @@ class LogitContributions(_OnText):
     name = "logit-contributions"
     title = "What makes a token's logit"
     noun_phrase = "what makes the token's logit"
-    params: type[OnTextParams] = LogitContributionsParams
+    uses = ("token embeddings", "predictions")
     values = outputs("""
         head_contribution [layer head], logits: what each head adds to the logit
         mlp_contribution [layer], logits: what each MLP adds; NaN without one
