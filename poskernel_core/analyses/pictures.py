@@ -91,10 +91,15 @@ def along(result: Result) -> go.Figure | None:
     if not title or len(axes) != 1 or axes[0] not in AXES:
         return None
     (over,) = axes
-    x = result.coordinates.get(over, np.arange(len(result.values[name])))
-    rows = rows_named(result, {name: title})
-    figure = draw_lines(x, rows, over=over, unit=unit_of(result, name))
+    figure = named_lines(result, {name: title}, over=over, unit=unit_of(result, name))
     return set_title(figure, titled(result, title))
+
+
+def named_lines(result: Result, names: Mapping[str, str], *, over: str, unit: str) -> go.Figure:
+    """Draw several values over an axis, each under the name that readers see."""
+    rows = rows_named(result, names)
+    x = result.coordinates.get(over, np.arange(result.values[next(iter(names))].shape[-1]))
+    return draw_lines(x, rows, over=over, unit=unit)
 
 
 def draw_lines(

@@ -13,7 +13,7 @@ from poskernel_core.analyses.claims import (
     passing,
     who,
 )
-from poskernel_core.analyses.pictures import alike, draw_lines
+from poskernel_core.analyses.pictures import alike, named_lines
 from poskernel_core.analyses.views import View, Views, figure_of
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -91,8 +91,8 @@ def _shares(result: Result) -> go.Figure:
 def _similarity(result: Result) -> go.Figure:
     """Draw how similar one head's content stays when a passage moves along the context."""
     cosine, error = (part["content_similarity"] for part in (result.values, result.errors))
-    shift, unit = result.coordinates["shift"], "cosine of content at both places"
-    figure = draw_lines(shift, {"content": (cosine, error)}, over="shift", unit=unit)
+    names, unit = {"content_similarity": "content"}, "cosine of content at both places"
+    figure = named_lines(result, names, over="shift", unit=unit)
     low = np.nanmin(np.append(cosine - np.nan_to_num(np.abs(error)), 0.0))
     return figure.update_yaxes(range=[1.05 * float(low), 1.05])
 

@@ -15,7 +15,7 @@ from poskernel_core.analyses.claims import (
 )
 from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.foreseen.formulas import ENOUGH, FIXED, WAYS
-from poskernel_core.analyses.pictures import draw_lines, rows_named
+from poskernel_core.analyses.pictures import named_lines
 from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief
@@ -41,8 +41,7 @@ def _by_keys(head: Result) -> go.Figure:
 
 def _by_layer(result: Result) -> go.Figure:
     """Draw how large a cache captures 0.95 of the attention, picked in two ways."""
-    rows, x = rows_named(result, CACHES), np.arange(len(result.values["cache_for_95"]))
-    figure = draw_lines(x, rows, over="layer", unit="cache (share of visible keys)")
+    figure = named_lines(result, CACHES, over="layer", unit="cache (share of visible keys)")
     return figure.update_yaxes(range=[0, 1.02])
 
 

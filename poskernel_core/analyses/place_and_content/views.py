@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from functools import partial
 
-import plotly.graph_objects as go
-
 from poskernel_core.analyses.claims import (
     HALF,
     Claim,
@@ -15,7 +13,7 @@ from poskernel_core.analyses.claims import (
     passing,
     spoken,
 )
-from poskernel_core.analyses.pictures import draw_lines, rows_named
+from poskernel_core.analyses.pictures import named_lines
 from poskernel_core.analyses.place_and_content.formulas import SHARES
 from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
@@ -27,11 +25,7 @@ NAMES = {
     "both_share": "both together",
     "covariance_share": "covariance in real scores",
 }
-
-
-def _by_query(head: Result) -> go.Figure:
-    rows, unit = rows_named(head, NAMES), "share of variance, all keys at all places"
-    return draw_lines(head.coordinates["query"], rows, over="query", unit=unit)
+UNIT = "share of variance, all keys at all places"
 
 
 def _most(result: Result) -> str:
@@ -57,7 +51,7 @@ VIEWS: Views = {
     "place-and-content": (
         View(
             f"{' '.join(NAMES)} [query]",
-            _by_query,
+            partial(named_lines, names=NAMES, over="query", unit=UNIT),
             "what decides the scores",
             reading="What would decide the scores if every key stood at every place: the place, "
             "whatever the key; the key (content), wherever it stands; or only both together, as "

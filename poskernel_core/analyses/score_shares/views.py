@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
-import plotly.graph_objects as go
 
 from poskernel_core.analyses.claims import (
     HALF,
@@ -18,7 +18,7 @@ from poskernel_core.analyses.claims import (
     spoken,
     who,
 )
-from poskernel_core.analyses.pictures import draw_lines, rows_named
+from poskernel_core.analyses.pictures import named_lines
 from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -29,11 +29,6 @@ NAMES = {
     "content_share": "content",
     "covariance_share": "twice the covariance",
 }
-
-
-def _by_query(head: Result) -> go.Figure:
-    rows, unit = rows_named(head, NAMES), "share of the score variance"
-    return draw_lines(head.coordinates["query"], rows, over="query", unit=unit)
 
 
 def _most(result: Result) -> str:
@@ -99,7 +94,7 @@ VIEWS: Views = {
     "score-variance": (
         View(
             "position_share content_share covariance_share [query]",
-            _by_query,
+            partial(named_lines, names=NAMES, over="query", unit="share of the score variance"),
             "score variance explained",
             reading="What makes one key score higher than another, for each query position: its "
             "position, its content, or their covariance (below 0 if they work against each other). "

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.claims import (
@@ -18,7 +17,7 @@ from poskernel_core.analyses.claims import (
     spoken,
     told,
 )
-from poskernel_core.analyses.pictures import draw_lines, rows_named
+from poskernel_core.analyses.pictures import named_lines
 from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 
@@ -45,9 +44,8 @@ def learned(head: Head) -> Iterator[Claim]:
 
 
 def _first_keys(head: Result) -> go.Figure:
-    rows, x = rows_named(head, {"alpha": "mean attention"}), np.arange(len(head.values["alpha"]))
-    figure = draw_lines(x, rows, over="key", unit="mean attention to it (share)")
-    return figure.update_yaxes(rangemode="tozero")
+    names, unit = {"alpha": "mean attention"}, "mean attention to it (share)"
+    return named_lines(head, names, over="key", unit=unit).update_yaxes(rangemode="tozero")
 
 
 def _of_first_key(result: Result) -> str:
