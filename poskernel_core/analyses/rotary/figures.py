@@ -1,6 +1,6 @@
 """Figures of rotary pairs: spectra over wavelengths, curves over offsets, effects of changes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,10 @@ BAND_LOOKS = {
     "long": Look(PURPLE, "dot", "triangle-up"),
 }
 WHOLE = Look(BLUE)
+LOOKS = (WHOLE, *BAND_LOOKS.values())
 
 PerPair = Float[np.ndarray, " pair"]
-PerOffset = Float[np.ndarray, " offset"]
+Rows = dict[str, tuple[np.ndarray, np.ndarray | None]]
 
 
 def band_edges(result: Result) -> tuple[float, float]:
@@ -162,68 +163,43 @@ def _over_wavelengths(
 
 def logit_figure(head: Result, *, log_x: bool = False) -> go.Figure:
     """Draw the positional logit by offset, and the part of each band."""
-    logit, visible = _visible(head, "positional_logit")
-    parts = head.values["band_logit"][:, visible]
-    curves = {"S(D)": (logit, WHOLE)}
-    for (name, look), part in zip(BAND_LOOKS.items(), parts, strict=True):
-        curves[f"{name} wavelengths"] = (part, look)
-    return _by_offset(
-        curves,
-        y_title="score − its mean (nats)",
-        error=head.errors["positional_logit"][visible],
-        log_x=log_x,
-    )
+    logit = head.values["positional_logit"]
+    rows: Rows = {"S(D)": (logit, head.errors["positional_logit"])}
+    for name, part in zip(BAND_LOOKS, head.values["band_logit"], strict=True):
+        rows[f"{name} wavelengths"] = part, None
+    return _by_offset(rows, logit, LOOKS, y_title="score − its mean (nats)", log_x=log_x)
 
 
 def equivariant_curve(head: Result, *, log_x: bool = False) -> go.Figure:
     """Draw the equivariant kernel, the positional kernel and the observed attention."""
-    kernel, visible = _visible(head, "equivariant_kernel")
-    curves = {
-        "equivariant kernel": (kernel, WHOLE),
-        "positional kernel K": (
-            head.values["mean_key_kernel"][visible],
-            Look(GREEN, "dashdot", "diamond"),
-        ),
-        "observed attention": (
-            head.values["observed"][visible],
-            Look(VERMILLION, "dash", "square"),
-        ),
+    kernel, error = (part["equivariant_kernel"] for part in (head.values, head.errors))
+    rows = {
+        "equivariant kernel": (kernel, error),
+        "positional kernel K": (head.values["mean_key_kernel"], None),
+        "observed attention": (head.values["observed"], None),
     }
-    return _by_offset(
-        curves,
-        y_title="probability per token",
-        error=head.errors["equivariant_kernel"][visible],
-        log_x=log_x,
-    )
+    looks = WHOLE, Look(GREEN, "dashdot", "diamond"), Look(VERMILLION, "dash", "square")
+    logit = head.values["positional_logit"]
+    return _by_offset(rows, logit, looks, y_title="probability per token", log_x=log_x)
 
 
 def without_figure(head: Result, *, log_x: bool = False) -> go.Figure:
     """Draw the kernel, and the kernel without each band."""
-    kernel, visible = _visible(head, "equivariant_kernel")
-    curves = {"all wavelengths": (kernel, WHOLE)}
-    rows = head.values["without_band"][:, visible]
-    for (name, look), row in zip(BAND_LOOKS.items(), rows, strict=True):
-        curves[f"without {name} ones"] = (row, look)
-    return _by_offset(curves, y_title="probability per token", log_x=log_x)
-
-
-def _visible(head: Result, name: str) -> tuple[np.ndarray, np.ndarray]:
-    visible = np.isfinite(head.values["positional_logit"])
-    return head.values[name][visible], visible
+    rows: Rows = {"all wavelengths": (head.values["equivariant_kernel"], None)}
+    for name, row in zip(BAND_LOOKS, head.values["without_band"], strict=True):
+        rows[f"without {name} ones"] = row, None
+    logit = head.values["positional_logit"]
+    return _by_offset(rows, logit, LOOKS, y_title="probability per token", log_x=log_x)
 
 
 def _by_offset(
-    curves: Mapping[str, tuple[PerOffset, Look]],
-    *,
-    y_title: str,
-    error: PerOffset | None = None,
-    log_x: bool = False,
+    rows: Rows, known: np.ndarray, looks: Sequence[Look], *, y_title: str, log_x: bool
 ) -> go.Figure:
-    """Draw curves over the offset 0, 1, ... (tokens); `error` is that of the first curve."""
-    figure, errors = go.Figure(), [error, *[None] * (len(curves) - 1)]
-    rows = {name: (row, e) for (name, (row, _)), e in zip(curves.items(), errors, strict=True)}
-    last = max(len(row) for row, _ in rows.values()) - 1
-    looks = [look for _, look in curves.values()]
+    """Draw curves over the offset 0, 1, ... (tokens), with errors if any, where one is known."""
+    seen = np.isfinite(known)
+    rows = {name: (row[seen], error if error is None else error[seen])
+            for name, (row, error) in rows.items()}  # fmt: skip
+    figure, last = go.Figure(), int(seen.sum()) - 1
     add_by_offset(figure, np.arange(last + 1), rows, looks, log_x=log_x)
     spacing = ", log scale" if log_x else ""
     style(figure, x_title=f"offset D = n − i (tokens{spacing})", y_title=y_title)
@@ -257,10 +233,8 @@ def profiles_figure(
 ) -> go.Figure:
     """Draw the head's mean attention by offset: clean, and with this treatment of each band."""
     profile, errors = changed.values["profile"], changed.errors["profile"]
-    visible = np.isfinite(profile[0])
-    curves = {"clean": (profile[0, visible], WHOLE)}
-    for band, look in BAND_LOOKS.items():
-        row = profile[CHANGES.index(f"{band} {treatment}"), visible]
-        curves[f"{band} ones {treatment}"] = (row, look)
-    figure = _by_offset(curves, y_title="mean attention", error=errors[0, visible], log_x=log_x)
+    rows: Rows = {"clean": (profile[0], errors[0])}
+    for band in BAND_LOOKS:
+        rows[f"{band} ones {treatment}"] = profile[CHANGES.index(f"{band} {treatment}")], None
+    figure = _by_offset(rows, profile[0], LOOKS, y_title="mean attention", log_x=log_x)
     return set_title(figure, f"Attention of {changed.params['head']}, wavelengths {treatment}")
