@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from jaxtyping import Bool, Float, Shaped
 
 from poskernel_core.plotting.layout import SHARE, bar_above, set_title, style
-from poskernel_core.plotting.palette import NO_VALUE, SCALE
+from poskernel_core.plotting.palette import DIVERGING, NO_VALUE, SCALE
 
 
 def head_map(
@@ -26,6 +26,15 @@ def head_map(
     rows, columns = values.shape
     figure.update_xaxes(dtick=1 if columns <= 16 else 4, showgrid=False)
     return figure.update_yaxes(dtick=1 if rows <= 16 else 4, autorange="reversed", showgrid=False)
+
+
+def effect_map(
+    effects: Float[np.ndarray, "layer head"], *, least: float, unit: str, **cells: Any
+) -> go.Figure:
+    """Draw one effect per head, on a scale around 0 that reaches `least` or more on both sides."""
+    reach = max(least, float(np.nanmax(np.abs(effects), initial=0)))
+    cells |= {"zmin": -reach, "zmax": reach, "colorscale": DIVERGING, "colorbar": {"title": unit}}
+    return head_map(effects, **cells)
 
 
 def add_missing(

@@ -7,9 +7,9 @@ from poskernel_core.analyses.pictures import Rows, draw_lines
 from poskernel_core.common.attention import only_visible
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.curves import Look
-from poskernel_core.plotting.head_map import head_map
+from poskernel_core.plotting.head_map import effect_map
 from poskernel_core.plotting.layout import LINE, THIRD, quoted, set_height, set_title, style
-from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION, hatched
+from poskernel_core.plotting.palette import BLUE, VERMILLION, hatched
 from poskernel_core.plotting.patterns import stage_map
 
 PATTERNS = ("clean", "changed", "difference")
@@ -145,12 +145,4 @@ def averaging(result: Result) -> go.Figure:
 def mass_changes(result: Result) -> go.Figure:
     """Draw the change of every head's attention to the previous token [layer, head]."""
     change = result.values["previous_mass_change"]
-    reach = max(0.01, float(np.abs(np.nan_to_num(change)).max()))
-    return head_map(
-        change,
-        hover_text=": %{z:.3f}",
-        zmin=-reach,
-        zmax=reach,
-        colorscale=DIVERGING,
-        colorbar={"title": "change of P(1)"},
-    )
+    return effect_map(change, least=0.01, unit="change of P(1)", hover_text=": %{z:.3f}")

@@ -22,9 +22,9 @@ from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.conditions import mean_bars
 from poskernel_core.plotting.curves import Look, curves
-from poskernel_core.plotting.head_map import head_map
+from poskernel_core.plotting.head_map import effect_map
 from poskernel_core.plotting.layout import MUTED, quoted, style
-from poskernel_core.plotting.palette import BLUE, DIVERGING, VERMILLION, fade
+from poskernel_core.plotting.palette import BLUE, VERMILLION, fade
 
 OF = {"output": "", "pattern": " pattern", "values": " values"}
 """What is put into the other run, after a head's name."""
@@ -149,17 +149,8 @@ def told(result: Result) -> np.ndarray:
 
 
 def _map(result: Result) -> go.Figure:
-    values = so_far(result)
-    reach = max(0.05, float(np.nanmax(np.abs(values), initial=0)))
-    return head_map(
-        values,
-        hover_text=": %{z:.3f} (%{customdata})",
-        customdata=told(result),
-        zmin=-reach,
-        zmax=reach,
-        colorscale=DIVERGING,
-        colorbar={"title": SHARE},
-    )
+    hover, more = ": %{z:.3f} (%{customdata})", told(result)
+    return effect_map(so_far(result), least=0.05, unit=SHARE, hover_text=hover, customdata=more)
 
 
 def _by_position(result: Result) -> go.Figure:

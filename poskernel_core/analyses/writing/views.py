@@ -12,9 +12,8 @@ from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed
-from poskernel_core.plotting.head_map import head_map, share_map
+from poskernel_core.plotting.head_map import effect_map, share_map
 from poskernel_core.plotting.layout import quoted, set_title, style
-from poskernel_core.plotting.palette import DIVERGING
 
 MOST = 12
 """Keys with a bar of their own."""
@@ -102,11 +101,9 @@ def _by_key(result: Result, place: int = 0) -> go.Figure:
 
 
 def _contributions(result: Result) -> go.Figure:
-    heads = result.values["head_contribution"]
-    reach = float(np.nanmax(np.abs(heads), initial=1e-6))
-    cells = {"colorscale": DIVERGING, "zmin": -reach, "zmax": reach, "colorbar_title": "logits"}
+    heads, hover = result.values["head_contribution"], "<br>%{z:+.3g} logits"
     height = min(190 + 34 * len(heads), 900)
-    figure = head_map(heads, hover_text="<br>%{z:+.3g} logits", height=height, **cells)
+    figure = effect_map(heads, least=1e-6, unit="logits", hover_text=hover, height=height)
     return set_title(figure, logit_title(result))
 
 
