@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 from pydantic import ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.replicates import GAP, computed, errors_and_biases
@@ -59,8 +60,11 @@ Statistics = Mapping[str, StatisticsView]
 """The statistics that an answer is computed from, by role."""
 
 
-ENDS = ("ge", "le", "max_length")
-"""The bounds of a parameter, as pydantic calls them."""
+def bounds_of(field: FieldInfo) -> dict[str, Any]:
+    """Return the bounds of a parameter by pydantic's names, such as ``{"ge": 0, "le": 32}``."""
+    names = ("ge", "gt", "le", "min_length", "max_length")
+    every = [(name, getattr(limit, name, None)) for limit in field.metadata for name in names]
+    return {name: bound for name, bound in every if bound is not None}
 
 
 class Params(Spec):
@@ -73,22 +77,13 @@ class Params(Spec):
     @classmethod
     def typed_texts(cls) -> list[str]:
         """Return the names of the parameters that are whole texts, as typed."""
-        longest = {
-            name: max(
-                (getattr(constraint, "max_length", 0) for constraint in field.metadata), default=0
-            )
-            for name, field in cls.model_fields.items()
-        }
-        return [name for name, length in longest.items() if length == MAX_TEXT_CHARACTERS]
+        bounds = {name: bounds_of(field) for name, field in cls.model_fields.items()}
+        return [name for name in bounds if bounds[name].get("max_length") == MAX_TEXT_CHARACTERS]
 
     @classmethod
     def ends(cls, name: str) -> tuple[Any, Any]:
         """Return the least and the largest number, or length of a text, that a field may have."""
-        field, limits = cls.model_fields[name], dict[str, Any]()
-        for constraint in field.metadata:
-            limits |= {
-                kind: getattr(constraint, kind) for kind in ENDS if hasattr(constraint, kind)
-            }
+        field, limits = cls.model_fields[name], bounds_of(cls.model_fields[name])
         number: Callable[[Any], Any] = float if isinstance(field.default, float) else int
         return number(limits.get("ge", 0)), number(limits.get("le", limits.get("max_length")))
 

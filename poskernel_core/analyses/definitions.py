@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from poskernel_core.analyses import ANALYSES, find
-from poskernel_core.analyses.base import UNKNOWN, Experiment, Question
+from poskernel_core.analyses.base import UNKNOWN, Experiment, Question, bounds_of
 from poskernel_core.common.result import Result, Value, errors_told
 from poskernel_core.common.rounding import counted
 
@@ -124,13 +124,7 @@ def limits_of(field: FieldInfo) -> str:
     """Return a parameter's bounds, such as ``0 to 32``, or its choices; empty if there are none."""
     if get_origin(field.annotation) is Literal:
         return ", ".join(get_args(field.annotation))
-    names = ("ge", "gt", "le", "min_length", "max_length")
-    limits = {
-        n: getattr(constraint, n)
-        for constraint in field.metadata
-        for n in names
-        if hasattr(constraint, n)
-    }
+    limits = bounds_of(field)
     letters = "max_length" in limits
     least, most = (
         limits.get("min_length", limits.get("ge")),
