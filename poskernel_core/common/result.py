@@ -468,6 +468,11 @@ class Result:
             return joined.with_text(Value(axis, (axis,), "name", ""), list(places))
         return replace(joined, coordinates={axis: np.array(places), **first.coordinates})
 
+    def beside(self, name: str) -> dict[str, np.ndarray]:
+        """Return what stands beside a value, by part."""
+        parts = {part: getattr(self, part) for part in BESIDE}
+        return {part: arrays[name] for part, arrays in parts.items() if name in arrays}
+
     def words(self, name: str) -> list[str]:
         """Return a text along one axis as a list; empty if the result has no such text."""
         return [str(text) for text in self.texts.get(name, ())]
@@ -490,13 +495,11 @@ class Result:
         }
 
 
-def beside_of(results: Sequence[Result], name: str) -> dict[str, np.ndarray]:
-    """Stack what stands beside a value of several results, by part; NaN where one has none."""
-    return {
-        part: np.stack([getattr(one, part).get(name, one.values[name] * np.nan) for one in results])
-        for part in BESIDE
-        if any(name in getattr(one, part) for one in results)
-    }
+def beside_of(values: Iterable[tuple[Result, str]]) -> dict[str, np.ndarray]:
+    """Stack what stands beside values of several results, by part; NaN where one has none."""
+    pairs = [(one.beside(name), np.nan * one.values[name]) for one, name in values]
+    parts = [part for part in BESIDE if any(part in beside for beside, _ in pairs)]
+    return {part: np.stack([beside.get(part, none) for beside, none in pairs]) for part in parts}
 
 
 def bounded(value: Value) -> bool:

@@ -11,7 +11,7 @@ from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import BESIDE, Result, errors_together, estimates, outputs
+from poskernel_core.common.result import Result, beside_of, errors_together, estimates, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import why_not
@@ -130,18 +130,13 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
             for labels, number, (one, name) in zip(kinds, numbers, named, strict=True)
         ]
         places = ("rank", "first_rank", "last_rank")
-        beside = {
-            part: np.stack([getattr(one, part).get(name, nothing) for one, name in named])
-            for part in BESIDE
-            if any(name in getattr(one, part) for one, name in named)
-        }
         return self.result(
             params,
             {
                 "value": np.stack(numbers),
                 **dict(zip(places, map(np.stack, zip(*ranked, strict=True)), strict=True)),
             },
-            beside={"value": beside},
+            beside={"value": beside_of(named)},
             texts={
                 "measure": [declared.title for _, declared, _ in columns],
                 "unit": [one.units[name] for one, name in named],

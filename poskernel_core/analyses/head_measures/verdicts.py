@@ -10,7 +10,7 @@ from poskernel_core.analyses.head_measures.spec import HeadMeasures, HeadMeasure
 from poskernel_core.analyses.reading import read
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name
-from poskernel_core.common.result import BESIDE, Result, outputs
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import RunSpec
 
 
@@ -107,13 +107,7 @@ class HeadVerdicts(Composition[HeadVerdictsParams]):
         return self.result(
             params,
             values,
-            beside={
-                "value": {
-                    part: getattr(table, part)["value"]
-                    for part in BESIDE
-                    if "value" in getattr(table, part)
-                }
-            },
+            beside={"value": table.beside("value")},
             texts={
                 **{name: text.tolist() for name, text in table.texts.items()},
                 "verdict": [

@@ -145,7 +145,7 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
         values |= {"change": measure[-1] - measure[0], **emergence(steps, measure)}
         beside = {}
         if all(name in step_result.errors for step_result in one):
-            beside["measure"] = beside_of(one, name)
+            beside["measure"] = beside_of((result, name) for result in one)
             change = difference(one[-1].estimate_of(name), one[0].estimate_of(name))
             errors = beside["measure"]["errors"]
             beside["change"] = {
@@ -222,7 +222,9 @@ class KernelOverTraining(OfCheckpoints[KernelOverTrainingParams]):
             params,
             {name: np.stack([result.values[name] for result in one]) for name in names}
             | _of_steps(training, results),
-            beside={name: beside_of(one, name) for name in ("kernel", "etc")},
+            beside={
+                name: beside_of((result, name) for result in one) for name in ("kernel", "etc")
+            },
             coordinates={
                 "step": np.array([checkpoint.step for checkpoint in training.checkpoints])
             },
