@@ -343,15 +343,19 @@ def name_at(result: Result, name: str, place: tuple[int, ...]) -> str:
     return " ".join(f"{axis} {at[axis]}" for axis in result.axes[name])
 
 
-def heads_at(result: Result, name: str, noun: str, limit: float, *, below: bool = False) -> str:
+def heads_at(
+    result: Result, name: str, noun: str, limit: float | str, *, below: bool = False
+) -> str:
     """Say in how many heads of a model, or layer, a value reaches a limit; or in how many neurons.
 
-    With ``below``, in how many it is smaller. Those are counted of which it is sure among so many,
-    and beside them those of which it is open. Empty if it is open for every head, and if there is
-    no such value of all heads.
+    The limit is a number, or the name of the parameter that holds it. With ``below``, in how many
+    it is smaller. Those are counted of which it is sure among so many, and beside them those of
+    which it is open. Empty if it is open for every head, and if there is no such value of all
+    heads.
     """
     if result.axes.get(name) not in (ALL_HEADS, ("head",), ("neuron",)):
         return ""
+    limit = param(result, limit) if isinstance(limit, str) else limit
     heads = discovered(result, Condition(name, limit, "below" if below else "reaches"))
     against = passing(result, name, limit)[0 if below else 1]
     known, count = int(np.isfinite(result.values[name]).sum()), heads.count

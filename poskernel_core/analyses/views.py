@@ -17,6 +17,7 @@ from typing import Any, Literal
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.base import Question
+from poskernel_core.analyses.claims import heads_at
 from poskernel_core.analyses.pictures import along, names_along, titled
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -70,6 +71,12 @@ class View:
 
 
 Views = Mapping[str, tuple[View, ...]]
+
+
+def heads_view(name: str, noun: str, limit: float | str, *, below: bool = False) -> View:
+    """Return the view of a value that says in how many heads it reaches a limit."""
+    says = partial(heads_at, name=name, noun=noun, limit=limit, below=below)
+    return View(f"{name} [...]", says=says)
 
 
 @cache

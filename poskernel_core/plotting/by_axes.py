@@ -9,12 +9,12 @@ from poskernel_core.plotting.curves import curves
 from poskernel_core.plotting.layout import set_height, set_title
 
 
-def by_axes(result: Result) -> go.Figure:
-    """Draw the main value over its last axis, a curve for every index of the other axes.
+def by_axes(result: Result, name: str = "") -> go.Figure:
+    """Draw a value, by default the first, over its last axis, a curve for each of its other places.
 
     Standard errors are drawn if there are any. Layers without heads have no curves.
     """
-    name = next(iter(result.values))
+    name = name or next(iter(result.values))
     value, axes = np.atleast_1d(result.values[name]), result.axes[name] or ("",)
     error = np.atleast_1d(result.errors.get(name, np.full(value.shape, np.nan)))
     gone = {int(layer) for layer in result.provenance.get("layers_without_heads", {})}

@@ -1,7 +1,6 @@
 """What is drawn, read and said of the bag of tokens, and of the neurons that it drives."""
 
 import math
-from functools import partial
 
 import numpy as np
 
@@ -15,9 +14,9 @@ from poskernel_core.analyses.bag.figures import (
     relatives,
 )
 from poskernel_core.analyses.bag.quality import mean_kernel, quality
-from poskernel_core.analyses.claims import HALF, heads_at, most, number_of, of_all, param
+from poskernel_core.analyses.claims import HALF, most, number_of, of_all, param
 from poskernel_core.analyses.kernels.formulas import effective_tokens
-from poskernel_core.analyses.views import View, Views
+from poskernel_core.analyses.views import View, Views, heads_view
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import NEGLIGIBLE, brief
 from poskernel_core.plotting.layout import visible
@@ -148,12 +147,7 @@ VIEWS: Views = {
             "Triangles stand for neurons below the lower edge of the figure. The ring marks the "
             "neuron shown below; a row of the table selects another.",
         ),
-        View(
-            "drive_share [neuron]",
-            says=partial(
-                heads_at, name="drive_share", noun="share of variance from the bag", limit=HALF
-            ),
-        ),
+        heads_view("drive_share", "share of variance from the bag", HALF),
         View(
             "bag_centred_r2 [variant query]",
             quality,

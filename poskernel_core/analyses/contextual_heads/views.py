@@ -12,7 +12,6 @@ from poskernel_core.analyses.claims import (
     Number,
     Stands,
     at_limit,
-    heads_at,
     number_of,
     param,
     told,
@@ -27,7 +26,7 @@ from poskernel_core.analyses.contextual_heads.figures import (
 )
 from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 from poskernel_core.analyses.discoveries import Condition, Heads, discovered
-from poskernel_core.analyses.views import View, Views
+from poskernel_core.analyses.views import View, Views, heads_view
 from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import TRACE, brief, counted
@@ -43,16 +42,6 @@ def _head(result: Result) -> str:
 
 def _duplicates(result: Result) -> str:
     return told(result, _drawn(_extra(result), param(result, "duplicates")))
-
-
-def _steady(result: Result) -> str:
-    noun = "CV of the softmax denominator"
-    return heads_at(result, "denominator_cv", noun, param(result, "steady"), below=True)
-
-
-def _far(result: Result) -> str:
-    noun = "extra attention to far duplicates of the current token"
-    return heads_at(result, "far_duplicates", noun, param(result, "duplicates"))
 
 
 def duplicates(head: Head) -> Iterator[Claim]:
@@ -208,8 +197,12 @@ VIEWS: Views = {
             "context: they write a bag of tokens. Heads of layer 0 with a local kernel join "
             "the pieces of a word; those of later layers need not.",
         ),
-        View("denominator_cv [...]", says=_steady),
-        View("far_duplicates [...]", says=_far),
+        heads_view("denominator_cv", "CV of the softmax denominator", "steady", below=True),
+        heads_view(
+            "far_duplicates",
+            "extra attention to far duplicates of the current token",
+            "duplicates",
+        ),
     ),
     "denominators": (
         View(

@@ -150,10 +150,7 @@ def _strongest_layer(result: Result) -> go.Figure:
     return layer_patterns(result.select(layer=int(np.nanargmax(least))))
 
 
-def _advantages(result: Result) -> go.Figure:
-    return by_axes(result.only("attention_advantage_change"))
-
-
+ADVANTAGE = "attention_advantage_change"
 PATTERNS = (
     "The mean attention of every head of a layer on one row of the table of sequences: queries "
     "downwards, keys to the right. An induction head's last row is bright at the candidates; a "
@@ -244,7 +241,7 @@ VIEWS: Views = {
             explains="probability_advantage probability_rise attention attention_advantage "
             "attention_rise slope",
         ),
-        View("attention_advantage_change [...]", _advantages),
+        View("attention_advantage_change [...]", partial(by_axes, name=ADVANTAGE)),
     ),
 }
 

@@ -12,7 +12,6 @@ from poskernel_core.analyses.claims import (
     Claim,
     Head,
     Number,
-    heads_at,
     number_of,
     of_all,
     param,
@@ -24,7 +23,7 @@ from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.kernels.claims import look_back, profile_said
 from poskernel_core.analyses.kernels.views import PROFILE
 from poskernel_core.analyses.previous_token.spec import DIAGONALS
-from poskernel_core.analyses.views import View, Views
+from poskernel_core.analyses.views import View, Views, heads_view
 from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import as_printed, brief
@@ -115,15 +114,6 @@ def largest_diagonals(result: Result) -> str:
         f"out in {clear.count or 'none'}{clear.beside}, where the second is less than "
         f"{param(result, 'clean'):g} of it."
     )
-
-
-def _previous(result: Result) -> str:
-    return heads_at(result, "previous_mass", "attention to the previous token", ATTENTION)
-
-
-def _ratio(result: Result) -> str:
-    noun = "second diagonal over the largest"
-    return heads_at(result, "ratio", noun, param(result, "clean"), below=True)
 
 
 def _contrast(result: Result) -> str:
@@ -230,8 +220,8 @@ VIEWS: Views = {
             "largest. Click a row to select the head on all pages.",
             explains="self_contrast previous_contrast kind",
         ),
-        View("previous_mass [...]", says=_previous),
-        View("ratio [...]", says=_ratio),
+        heads_view("previous_mass", "attention to the previous token", ATTENTION),
+        heads_view("ratio", "second diagonal over the largest", "clean", below=True),
         PROFILE,
         View("profile [...]", says=profile_said),
     ),

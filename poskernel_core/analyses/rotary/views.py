@@ -10,7 +10,6 @@ from poskernel_core.analyses.claims import (
     HALF,
     Claim,
     Head,
-    heads_at,
     most,
     number_of,
     of_all,
@@ -31,7 +30,7 @@ from poskernel_core.analyses.rotary.figures import (
     without_figure,
 )
 from poskernel_core.analyses.rotary.formulas import BANDS
-from poskernel_core.analyses.views import View, Views
+from poskernel_core.analyses.views import View, Views, heads_view
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import brief, counted
 from poskernel_core.plotting.by_axes import by_axes
@@ -225,18 +224,11 @@ VIEWS: Views = {
             "and position alone decides its part of the score; near 0 they have all directions, "
             "and content decides. Long dashes: all pairs together.",
         ),
-        View(
-            "dominant_wavelength [...]",
-            lambda every: by_axes(every.only("dominant_wavelength")),
-        ),
+        View("dominant_wavelength [...]", partial(by_axes, name="dominant_wavelength")),
         View("short_weight middle_weight long_weight [layer head]", says=_weights),
-        *(
-            View(f"{name} [layer head]", says=partial(heads_at, name=name, noun=noun, limit=HALF))
-            for name, noun in (
-                *((f"{band}_weight", f"weight of {band} wavelengths") for band in BANDS),
-                *((f"mean_share_{what}", f"mean share of {what}") for what in ("queries", "keys")),
-            )
-        ),
+        *(heads_view(f"{band}_weight", f"weight of {band} wavelengths", HALF) for band in BANDS),
+        heads_view("mean_share_queries", "mean share of queries", HALF),
+        heads_view("mean_share_keys", "mean share of keys", HALF),
     ),
     "equivariant-kernel": (
         View("equivariant_attention_distance attention_distance []", says=_distance),
@@ -269,10 +261,7 @@ VIEWS: Views = {
             "one for each band of wavelengths. A rise by 1 nat is 2.7 times the attention.",
         ),
         View("equivariant_attention_distance [layer head]", says=_distances),
-        View(
-            "equivariant_kernel [...]",
-            lambda every: by_axes(every.only("equivariant_kernel")),
-        ),
+        View("equivariant_kernel [...]", partial(by_axes, name="equivariant_kernel")),
     ),
     "changed-bands": (
         View("pattern_distance previous_mass previous_mass_change [change]", says=_pattern),

@@ -1,7 +1,6 @@
 """What is drawn and said of attention to the first keys."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import plotly.graph_objects as go
 
@@ -11,17 +10,13 @@ from poskernel_core.analyses.claims import (
     Head,
     Number,
     at_limit,
-    heads_at,
     number_of,
-    param,
     spoken,
     told,
 )
 from poskernel_core.analyses.pictures import named_lines
-from poskernel_core.analyses.views import View, Views
+from poskernel_core.analyses.views import View, Views, heads_view
 from poskernel_core.common.result import Result
-
-NOUNS = {"sink": "attention to the first key", "learned_sink": "mass on the learned sink"}
 
 
 def first(head: Head) -> Iterator[Claim]:
@@ -52,10 +47,6 @@ def _of_first_key(result: Result) -> str:
     return told(result, _first(Head(result), number_of(result, "alpha", 0)))
 
 
-def _heads(name: str, result: Result) -> str:
-    return heads_at(result, name, NOUNS[name], param(result, "threshold"))
-
-
 VIEWS: Views = {
     "sinks": (
         View(
@@ -67,8 +58,8 @@ VIEWS: Views = {
             "attention sink. The skip in the sidebar has no effect here.",
         ),
         View("sink []", says=spoken(learned, first)),
-        View("sink [...]", says=partial(_heads, "sink")),
-        View("learned_sink [...]", says=partial(_heads, "learned_sink")),
+        heads_view("sink", "attention to the first key", "threshold"),
+        heads_view("learned_sink", "mass on the learned sink", "threshold"),
     ),
 }
 
