@@ -1,6 +1,7 @@
 """What is drawn and said of attention in conversations."""
 
 import math
+from functools import partial
 
 import plotly.graph_objects as go
 
@@ -51,10 +52,6 @@ def _by_class(result: Result) -> go.Figure:
     return legend_under_title(figure)
 
 
-def _template_map(result: Result) -> go.Figure:
-    return heads(result, "template_share", hover_text=" of what is said")
-
-
 VIEWS: Views = {
     "conversations": (
         View("template_share template_visible_share []", says=_template),
@@ -70,7 +67,7 @@ VIEWS: Views = {
         ),
         View(
             "template_share [layer head]",
-            _template_map,
+            partial(heads, name="template_share", hover_text=" of what is said"),
             "attention to the chat template, the first key left out",
         ),
     )

@@ -1,7 +1,6 @@
 """What is drawn, read and said of attention to random tokens, and of the norms of layer 0."""
 
 import numpy as np
-import plotly.graph_objects as go
 
 from poskernel_core.analyses.claims import HALF, number_of, of_all, param, who
 from poskernel_core.analyses.discoveries import Condition, discovered
@@ -33,14 +32,6 @@ def _slope(result: Result) -> str:
 
 def _last(result: Result) -> Result:
     return result.select(query=result.values["slope"].shape[-1] - 1)
-
-
-def _last_row(result: Result) -> go.Figure:
-    return figure_of(_last(result))
-
-
-def _last_slope(result: Result) -> str:
-    return _slope(_last(result))
 
 
 def _slopes(result: Result) -> str:
@@ -91,9 +82,12 @@ VIEWS: Views = {
             "the slope.",
             explains="p_value",
         ),
-        View("pattern [query key], slope rank_correlation [query]", _last_row),
+        View(
+            "pattern [query key], slope rank_correlation [query]",
+            lambda result: figure_of(_last(result)),
+        ),
         View("slope []", says=_slope),
-        View("slope [query]", says=_last_slope),
+        View("slope [query]", says=lambda result: _slope(_last(result))),
         View("slope [layer head query]", says=_slopes),
         View(
             "norm [head_of_layer_0 pos], norm_exponent [head_of_layer_0], visible_keys [pos]",

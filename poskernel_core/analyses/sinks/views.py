@@ -43,17 +43,13 @@ def _first_keys(head: Result) -> go.Figure:
     return named_lines(head, names, over="key", unit=unit).update_yaxes(rangemode="tozero")
 
 
-def _of_first_key(result: Result) -> str:
-    return told(result, _first(Head(result), number_of(result, "alpha", 0)))
-
-
 VIEWS: Views = {
     "sinks": (
         View(
             "alpha [key]",
             _first_keys,
             "attention to the first keys",
-            says=_of_first_key,
+            says=lambda result: told(result, _first(Head(result), number_of(result, "alpha", 0))),
             reading="Mean attention to each of the first eight keys. A high first point is an "
             "attention sink. The skip in the sidebar has no effect here.",
         ),
