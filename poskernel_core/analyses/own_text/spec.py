@@ -72,19 +72,13 @@ class OwnText(_OnText):
     noun_phrase = "all heads on the text"
     precomputed = "shipped"
     params = OwnTextParams
-    values = (
-        *outputs(
-            "pattern [layer head query key]",
-            "share of attention",
-            "attention between tokens, or between blocks of tokens that begin at the coordinates",
-        ),
-        *outputs(
-            "position_share content_share covariance_share [layer head]",
-            "share of variance",
-            "shares of position, of content, and twice their covariance in the scores of this "
-            "text; they add up to 1",
-        ),
-    )
+    values = outputs("""
+        pattern [layer head query key], share of attention: attention between tokens, or between
+            blocks of tokens that begin at the coordinates
+        position_share content_share covariance_share [layer head], share of variance: shares of
+            position, of content, and twice their covariance in the scores of this text; they add up
+            to 1
+    """)
     continued = "text"
     runs = "all_heads"
 
@@ -116,26 +110,18 @@ class HeadOnText(_OnText):
     noun_phrase = "the head on the text"
     precomputed = "shipped"
     params: type[OwnTextParams] = HeadOnTextParams
-    values = (
-        *outputs("score [query key]", "nats", "$s(n,i)$; NaN where the query does not see the key"),
-        *outputs("position [query key]", "nats", "$a(n,i)$, its part by position"),
-        *outputs("content [query key]", "nats", "$c(n,i)$, its part by content"),
-        *outputs("pattern [query key]", "share of attention", "$A(n,i)$"),
-        *outputs("kernel [query key]", "share of attention", "$K(n,i)$; NaN on skipped keys"),
-        *outputs(
-            "position_share content_share covariance_share [query]",
-            "share of variance",
-            "shares of position, of content, and twice their covariance in a row's scores; they "
-            "add up to 1",
-        ),
-        *outputs(
-            "attention_distance [query]",
-            "total variation distance",
-            "between the kernel and the attention to the same keys; 0: position decides, 1: they "
-            "have nothing in common",
-        ),
-        *outputs("skipped [query]", "share of attention", "attention to the skipped first keys"),
-    )
+    values = outputs("""
+        score [query key], nats: $s(n,i)$; NaN where the query does not see the key
+        position [query key], nats: $a(n,i)$, its part by position
+        content [query key], nats: $c(n,i)$, its part by content
+        pattern [query key], share of attention: $A(n,i)$
+        kernel [query key], share of attention: $K(n,i)$; NaN on skipped keys
+        position_share content_share covariance_share [query], share of variance: shares of
+            position, of content, and twice their covariance in a row's scores; they add up to 1
+        attention_distance [query], total variation distance: between the kernel and the attention
+            to the same keys; 0: position decides, 1: they have nothing in common
+        skipped [query], share of attention: attention to the skipped first keys
+    """)
     continued = "text"
     runs = "one_head"
 
