@@ -102,13 +102,11 @@ class Faithfulness(Circuit[FaithfulnessParams]):
     title = "How many heads are enough?"
     noun_phrase = "how many heads are enough for a behaviour"
     values = (
-        *estimates("""
-            recovered [curve first], share of the behaviour: what is recovered with so many heads
-                kept, or removed; coordinates are numbers of heads
-            content [first], share of the behaviour: what the patterns of the kept heads add to
-                their kernels
-        """),
         *outputs("""
+            ± recovered [curve first], share of the behaviour: what is recovered with so many heads
+                kept, or removed; coordinates are numbers of heads
+            ± content [first], share of the behaviour: what the patterns of the kept heads add to
+                their kernels
             random_low random_high [first], share of the behaviour: the least and the most that is
                 recovered by one of the random orders
         """),
@@ -185,16 +183,14 @@ class Edges(Circuit[EdgesParams]):
     title = "Who feeds whom between two prompts"
     noun_phrase = "what each part of the model feeds into heads"
     values = (
-        *estimates("""
-            edge [receiver input sender], share of the difference: what comes from the sender into
-                the input, exactly; NaN without a chosen head, and for senders that are not earlier
-            estimate [receiver input sender], share of the difference: the same to first order
-            whole [receiver input], share of the difference: what comes into the input from all
-                senders together; NaN without a chosen head
-            nonlinear [receiver input], share of the difference: whole, less the sum of edges
-            carried [layer head], share of the difference: what the head carries, to first order
-        """),
         *outputs("""
+            ± edge [receiver input sender], share of the difference: what comes from the sender into
+                the input, exactly; NaN without a chosen head, and for senders that are not earlier
+            ± estimate [receiver input sender], share of the difference: the same to first order
+            ± whole [receiver input], share of the difference: what comes into the input from all
+                senders together; NaN without a chosen head
+            ± nonlinear [receiver input], share of the difference: whole, less the sum of edges
+            ± carried [layer head], share of the difference: what the head carries, to first order
             agreement, correlation: Spearman's, of a chosen head's edges with their estimates
         """),
         *SIZES,

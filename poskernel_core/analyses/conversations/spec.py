@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment, Params
 from poskernel_core.common.errors import BadRequest, NoNetwork
-from poskernel_core.common.result import outputs, shares
+from poskernel_core.common.result import outputs
 from poskernel_core.common.specs import MAX_TEXT_CHARACTERS, CorpusSpec, ModelSpec, RunSpec
 from poskernel_core.data.conversations import as_text, check_corpus
 from poskernel_core.data.made import RANDOM
@@ -78,20 +78,15 @@ class Conversations(Experiment[ConversationParams]):
     title = "Attention in conversations"
     noun_phrase = "the attention in conversations"
     error_counts = "conversations"
-    values = (
-        *shares("""
-            attention [layer head query_class key_class], share of attention: mean attention of the
-                queries of a class to all keys of a class
-            template_share [layer head], share of attention: attention of what is said to the
-                template, the first key left out
-        """),
-        *outputs("""
-            visible_share [layer query_class key_class], share of the visible keys: what attention
-                to all visible keys alike would give
-            template_visible_share [layer], share of the visible keys: the same for
-                ``template_share``
-        """),
-    )
+    values = outputs("""
+        % attention [layer head query_class key_class], share of attention: mean attention of the
+            queries of a class to all keys of a class
+        % template_share [layer head], share of attention: attention of what is said to the
+            template, the first key left out
+        visible_share [layer query_class key_class], share of the visible keys: what attention to
+            all visible keys alike would give
+        template_visible_share [layer], share of the visible keys: the same for ``template_share``
+    """)
     texts = (
         *outputs("""
             query_classes [query_class], class: the classes of queries

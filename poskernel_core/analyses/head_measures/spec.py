@@ -11,7 +11,7 @@ from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import asked_with, fits, one_a_head
 from poskernel_core.common.axes import PerHead
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, beside_of, errors_together, estimates, outputs
+from poskernel_core.common.result import Result, beside_of, errors_together, outputs
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.models import catalog
 from poskernel_core.models.fragments import why_not
@@ -75,18 +75,14 @@ class HeadMeasures(Composition[HeadMeasuresParams]):
     title = "All measures of all heads"
     noun_phrase = "all measures of all heads"
     can_lack_parts = True
-    values = (
-        *estimates("""
-            value [measure layer head], that of each measure: every measure of every head; for a
-                kind, its place in ``kinds``
-        """),
-        *outputs(f"""
-            rank [measure layer head], rank: 1 for the head with the largest value; NaN where the
-                measure is a kind
-            first_rank last_rank [measure layer head], rank: ranks of the heads that cannot be told
-                from this one; NaN without an interval, and in models of more than {MANY:,} heads
-        """),
-    )
+    values = outputs(f"""
+        ± value [measure layer head], that of each measure: every measure of every head; for a kind,
+            its place in ``kinds``
+        rank [measure layer head], rank: 1 for the head with the largest value; NaN where the
+            measure is a kind
+        first_rank last_rank [measure layer head], rank: ranks of the heads that cannot be told from
+            this one; NaN without an interval, and in models of more than {MANY:,} heads
+    """)
     texts = outputs("""
         measure [measure], name: title of each measure
         unit [measure], unit: unit of each measure

@@ -5,7 +5,7 @@ from pydantic import Field
 from poskernel_core.analyses.base import OWN_WINDOWS, Experiment
 from poskernel_core.analyses.rotary.formulas import BANDS
 from poskernel_core.analyses.rotary.pairs import Wavelengths
-from poskernel_core.common.result import estimates, shares
+from poskernel_core.common.result import estimates
 from poskernel_core.common.specs import RunSpec
 
 TREATMENTS = ("frozen", "removed")
@@ -47,21 +47,17 @@ class ChangedBands(Experiment[ChangedBandsParams]):
     title = "Bands changed in the model"
     noun_phrase = "the effects of changed bands"
     error_counts = "windows"
-    values = (
-        *estimates("""
-            loss [change], nats: mean loss of the next token
-            loss_change [change], nats: the loss against the clean run, paired over windows
-            previous_mass [change layer head], share of attention: mean attention to the predecessor
-            previous_mass_change [change layer head], share of attention: the same against the clean
-                run, paired over windows
-            profile [change offset], share of attention: mean attention of the chosen head to the
-                token so many places back, the start token's row and column left out
-        """),
-        *shares("""
-            pattern_distance [change], TV distance, 0 to 1: mean over rows, between the chosen
-                head's pattern and that of the clean run
-        """),
-    )
+    values = estimates("""
+        loss [change], nats: mean loss of the next token
+        loss_change [change], nats: the loss against the clean run, paired over windows
+        previous_mass [change layer head], share of attention: mean attention to the predecessor
+        previous_mass_change [change layer head], share of attention: the same against the clean
+            run, paired over windows
+        profile [change offset], share of attention: mean attention of the chosen head to the token
+            so many places back, the start token's row and column left out
+        % pattern_distance [change], TV distance, 0 to 1: mean over rows, between the chosen head's
+            pattern and that of the clean run
+    """)
     ignores = Experiment.ignores | OWN_WINDOWS
     long = True
     runs = "change_bands"

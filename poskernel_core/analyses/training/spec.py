@@ -97,12 +97,10 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     title = "A measure over training"
     noun_phrase = "a measure of every head over training"
     values = (
-        *estimates(f"""
-            measure [step layer head], {OF_MEASURE}: the chosen measure at each checkpoint
-            change [layer head], {OF_MEASURE}: its value at the last checkpoint minus that at the
+        *outputs(f"""
+            ± measure [step layer head], {OF_MEASURE}: the chosen measure at each checkpoint
+            ± change [layer head], {OF_MEASURE}: its value at the last checkpoint minus that at the
                 first, with the error of two independent values; NaN where the measure is a kind
-        """),
-        *outputs("""
             emergence [layer head], steps: step from which the measure stays above half of its final
                 value; NaN where it fell, or ends at 0
             emergence_earliest emergence_latest [layer head], steps: the checkpoints around it:
