@@ -5,24 +5,21 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress, Statistics
+from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
 from poskernel_core.analyses.kernels import formulas
 from poskernel_core.analyses.kernels.etc import summarise_row, within_keys
 from poskernel_core.analyses.sources import SourceParams, attended_by_text, queries_at, source_runs
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result, distances, estimates, outputs, shares, token_counts
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.specs import RunSpec
 from poskernel_core.common.views import StatisticsView
 
 PERCENTILES = (10, 90)
 
 
-class KernelParams(SourceParams):
+class KernelParams(SourceParams, QueryParams):
     """Parameters of the kernels at one query position."""
-
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
 
 
 class PositionalKernel(Analysis[KernelParams]):

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from pydantic import Field
 
-from poskernel_core.analyses.base import Analysis, Progress, Statistics
+from poskernel_core.analyses.base import Analysis, Progress, QueryParams, Statistics
 from poskernel_core.analyses.kernels.formulas import effective_tokens, total_variation
 from poskernel_core.analyses.kernels.kernel import kernels_at, observed_row
 from poskernel_core.analyses.replicates import GAP
@@ -19,15 +18,13 @@ from poskernel_core.analyses.rotary.pairs import (
 )
 from poskernel_core.analyses.sources import check_query
 from poskernel_core.common.result import Result, distances, estimates, token_counts
-from poskernel_core.common.specs import DEFAULT_QUERY, RunSpec
+from poskernel_core.common.specs import RunSpec
 
 LOGITS = ("positional_logit", "band_logit")
 
 
-class EquivariantParams(BandParams):
+class EquivariantParams(BandParams, QueryParams):
     """Parameters of the equivariant kernels at one query position."""
-
-    query: int = Field(DEFAULT_QUERY, ge=0, description="query position n")
 
 
 class EquivariantKernel(Analysis[EquivariantParams]):
