@@ -47,11 +47,7 @@ Analyses and statistics use NumPy arrays; torch tensors stay inside a pass.
 import numpy as np
 from jaxtyping import Float, Int
 
-MeanKeys = Float[np.ndarray, "kv key d"]
-Queries = Float[np.ndarray, "query head sample d"]
-Kernels = Float[np.ndarray, "*batch key"]
 PerHead = Float[np.ndarray, "layer head"]
 Tokens = Int[np.ndarray, "text pos"]
-Positions = Int[np.ndarray, " query"]
 PositionRows = Float[np.ndarray, "pos model"]
 Components = Float[np.ndarray, "component model"]

@@ -1,6 +1,6 @@
 """Views of a finished pass for analyses, whether in memory or in the store."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, runtime_checkable
@@ -125,7 +125,6 @@ def queries_of(view: StatisticsView, layer: int, place: int) -> np.ndarray:
     return view.layer(layer)["queries"][place]
 
 
-def stacked(view: StatisticsView, name: str, layers: Sequence[int] | None = None) -> np.ndarray:
-    """Return one statistic of several layers (default all) as ``[layer, ...]``."""
-    chosen = range(view.header.n_layers) if layers is None else layers
-    return np.stack([view.layer(layer)[name] for layer in chosen])
+def stacked(view: StatisticsView, name: str) -> np.ndarray:
+    """Return one statistic of all layers as ``[layer, ...]``."""
+    return np.stack([view.layer(layer)[name] for layer in range(view.header.n_layers)])
