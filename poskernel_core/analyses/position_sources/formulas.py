@@ -9,12 +9,13 @@ Noise in the mean keys of few texts would count as position. So all products are
 groups of texts: ``a_c`` from one group, ``a`` from another, the query from a third.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from poskernel_core.analyses.kernels.formulas import total_variation
 from poskernel_core.common.attention import ScoreRule
 
 FEWEST = 4
@@ -206,28 +207,21 @@ def effects(
     products = [reading.products(mean_keys) for mean_keys in run_keys]
     kernels = [reading.kernel(product) for product in products]
     distances = []
+
+    def moved(others: Iterable[np.ndarray]) -> list[float]:
+        every = zip(kernels, others, kept, strict=True)
+        return [float(total_variation(one, other)[some].mean()) for one, other, some in every]
+
     for place in range(keys.shape[1]):
         progress(place, keys.shape[1])
         part = reading.products(keys[:, place])
-        distances.append(
-            [
-                _apart(kernel, reading.kernel(product - part[choice].mean(axis=0)), choice)
-                for product, kernel, choice in zip(products, kernels, kept, strict=True)
-            ]
-        )
+        means = [part[choice].mean(axis=0) for choice in kept]
+        left = (product - mean for product, mean in zip(products, means, strict=True))
+        distances.append(moved(map(reading.kernel, left)))
     if reading.rule.slopes is not None:
         flat = replace(reading, rule=replace(reading.rule, slopes=None))
-        distances.append(
-            [
-                _apart(kernel, flat.kernel(product), choice)
-                for product, kernel, choice in zip(products, kernels, kept, strict=True)
-            ]
-        )
+        distances.append(moved(map(flat.kernel, products)))
     return np.array(distances).T
-
-
-def _apart(one: np.ndarray, other: np.ndarray, choice: np.ndarray) -> float:
-    return float(0.5 * np.abs(one - other)[choice].sum(axis=-1).mean())
 
 
 def by_offset(
