@@ -10,7 +10,7 @@ from poskernel_core.analyses.base import KEPT_QUERIES, Analysis, Progress, Stati
 from poskernel_core.analyses.helix import formulas
 from poskernel_core.common.attention import repeat_kv
 from poskernel_core.common.errors import BadRequest
-from poskernel_core.common.result import Result, estimates, outputs
+from poskernel_core.common.result import Result, outputs
 from poskernel_core.common.specs import BAND, RunSpec
 from poskernel_core.common.views import Gathered, StatisticsView
 
@@ -57,22 +57,18 @@ class Tangent(Analysis[TangentParams]):
     title = "Tangent and radial reading of the helix"
     noun_phrase = "what heads read of the helix"
     error_counts = "windows"
-    values = (
-        *estimates("""
-            position_score [layer head band], score (nats): $a(n,n-k)$ by mean query and mean keys,
-                at offsets -32 to 32, its mean over the band subtracted
-            observed_score [layer head band], score (nats): mean raw score of real text at that
-                offset, over all $n$, content included
-        """),
-        *outputs("""
-            tangent_part radial_part third_part [layer head band], score (nats): its parts along the
-                helix
-            rest [layer head band], score (nats): what the helix does not explain: the four parts
-                add up to the score
-            tangent_share radial_share third_share [layer head], share: shares of $|u|^2$
-            helix_fit [layer head], share: $R^2$ of the fit; 1 is best
-        """),
-    )
+    values = outputs("""
+        ± position_score [layer head band], score (nats): $a(n,n-k)$ by mean query and mean keys, at
+            offsets -32 to 32, its mean over the band subtracted
+        ± observed_score [layer head band], score (nats): mean raw score of real text at that
+            offset, over all $n$, content included
+        tangent_part radial_part third_part [layer head band], score (nats): its parts along the
+            helix
+        rest [layer head band], score (nats): what the helix does not explain: the four parts add up
+            to the score
+        tangent_share radial_share third_share [layer head], share: shares of $|u|^2$
+        helix_fit [layer head], share: $R^2$ of the fit; 1 is best
+    """)
     precomputed = "always"
     ignores = KEPT_QUERIES  # mean queries exist at every position
 

@@ -49,19 +49,13 @@ class Quality:
         chosen = list(bag.heads)
         true = torch.einsum("nhd,hdm->nm", heads[here][:, chosen], bag.layer.w_o[chosen]).double()
         pairs = [joint(bag, tokens, k, by, here) for k in KERNELS for by in SCALES]
-        predictions = [(written + fixed).double() for written, fixed in pairs]
-        numbers = [
-            (
-                torch.cosine_similarity(true, prediction, dim=-1),
-                ((true - prediction) ** 2).sum(dim=-1),
-            )
-            for prediction in predictions
-        ]
-        squares = (true**2).sum(dim=-1)
-        rows = [torch.stack([cosine, error, squares]) for cosine, error in numbers]
-        self._scalars.add(torch.stack(rows, dim=1)[None], some)
+        predictions = torch.stack([(written + fixed).double() for written, fixed in pairs])
+        error = ((true - predictions) ** 2).sum(dim=-1)
+        squares = (true**2).sum(dim=-1).expand_as(error)
+        cosine = torch.cosine_similarity(true[None], predictions, dim=-1)
+        self._scalars.add(torch.stack([cosine, error, squares])[None], some)
         self._true.add(true[None], some)
-        self._predicted.add(torch.stack(predictions)[None], some)
+        self._predicted.add(predictions[None], some)
 
     def numbers(self) -> list[Numbers]:
         """Return values ``[variant, query]``, then their leave-one-group-out replicates."""
