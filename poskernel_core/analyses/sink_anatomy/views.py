@@ -7,19 +7,17 @@ import plotly.graph_objects as go
 
 from poskernel_core.analyses.claims import (
     EFFECT,
-    WEAK,
     Claim,
     Head,
     Number,
-    at_limit,
     heads_at,
     listed,
-    number_of,
     param,
     spoken,
     told,
 )
 from poskernel_core.analyses.discoveries import Condition, discovered
+from poskernel_core.analyses.sinks.views import first
 from poskernel_core.analyses.views import View, Views
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
@@ -85,10 +83,7 @@ def arrangement_rows(head: Result) -> list[list[str]]:
 
 
 def _head(result: Result) -> str:
-    share = number_of(result, "sink")
-    text = f"{{it}} gives the first key {share} of its attention"
-    every = at_limit("sink", share, param(result, "threshold"), text, "a sink", "no sink", WEAK)
-    less = [claim for claim in every if claim.passes != "yes"]
+    less = [claim for claim in first(Head(result)) if claim.passes != "yes"]
     none = told(result, (claim for claim in less if claim.passes == "no"))
     return none or spoken(follows)(result) or told(result, less)
 
