@@ -20,6 +20,7 @@ from poskernel_core.analyses.patching.pairs import (
     answer_id,
     by_length,
     groups_of_pairs,
+    in_common,
     token_pairs,
 )
 from poskernel_core.common.attention import repeat_kv
@@ -291,8 +292,7 @@ def _tokens(subject: ExperimentContext, params: spec.PatchParams) -> tuple[list[
     if clean == changed:
         raise BadRequest("Expected two different prompts, got the same twice: change a word.")
     if len(clean) != len(changed):
-        pairs = enumerate(zip(clean, changed, strict=False))
-        at = next((n for n, (a, b) in pairs if a != b), min(len(clean), len(changed)))
+        at = in_common(clean, changed)
         one, two = (
             repr(subject.decode(ids[at : at + 1])[0]) if ids[at:] else "its end"
             for ids in (clean, changed)

@@ -248,14 +248,14 @@ def _spans(subject: ExperimentContext, text: str) -> tuple[Ids, dict[str, slice]
     if max(ids, default=0) >= subject.model.geometry.n_vocab:
         raise BadRequest(f"{plain[:40]!r} has tokens that are not in the vocabulary")
     for name, ends in places.items():
-        first, end = (_common(subject.encode(plain[:place]), ids) for place in ends)
+        first, end = (in_common(subject.encode(plain[:place]), ids) for place in ends)
         if end <= first:
             raise BadRequest(f"the span {name!r} holds no whole token")
         spans[name] = slice(first, end)
     return tuple(ids), spans
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def in_common(one: Sequence[int], other: Sequence[int]) -> int:
     """Return how many tokens two texts have in common at their beginning."""
     both = enumerate(zip(one, other, strict=False))
     return next((n for n, (a, b) in both if a != b), min(len(one), len(other)))
