@@ -177,20 +177,16 @@ def agreement(true: np.ndarray, predicted: np.ndarray, added: np.ndarray) -> dic
         "r2": ((true - true.mean()) ** 2).sum(),
         "r2_of_bag": ((left - left.mean()) ** 2).sum(),
     }
+    with np.errstate(invalid="ignore", divide="ignore"):  # NaN for numbers that are all equal
+        correlation = np.corrcoef(true, predicted)[0, 1]
     return {
         **{
             name: np.asarray(1 - error / spread if spread > 0 else np.nan)
             for name, spread in spreads.items()
         },
-        "correlation": np.asarray(_correlation(true, predicted)),
+        "correlation": correlation,
         "sign_agreement": np.asarray(((true > 0) == (predicted > 0)).mean()),
     }
-
-
-def _correlation(left: np.ndarray, right: np.ndarray) -> float:
-    left, right = left - left.mean(), right - right.mean()
-    size = float(np.sqrt((left**2).sum() * (right**2).sum()))
-    return float((left * right).sum()) / size if size > 0 else np.nan
 
 
 def extended_embedding(subject: ExperimentContext, params: ExtendedEmbeddingParams) -> Result:
