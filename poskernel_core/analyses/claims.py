@@ -362,7 +362,8 @@ def heads_at(
     if not known or not (count or against.sum() == known):
         return ""
     thing = result.axes[name][-1]
-    of = f"of {counted(known, thing)}{_of_layer(result)}"
+    layer = f" of layer {result.chosen['layer']}" if "layer" in result.chosen else ""
+    of = f"of {counted(known, thing)}{layer}"
     how = f"{'below ' if below else ''}{limit:g}{'' if below else ' or more'}"
     end = f"it is {_extreme(result, name, smallest=below)}"
     if count:
@@ -401,10 +402,6 @@ def _extreme(result: Result, name: str, *, smallest: bool = False) -> str:
 
 def _in(result: Result) -> str:
     return f"A{here[2:]}, in" if (here := at_query(result)) else "In"
-
-
-def _of_layer(result: Result) -> str:
-    return f" of layer {result.chosen['layer']}" if "layer" in result.chosen else ""
 
 
 def of_all(count: int, total: int, noun: str = "head", beside: str = "") -> str:

@@ -114,10 +114,6 @@ def kernel_map(
     draw = _map_as_image if kernel.size > IMAGE_CELLS else _map_as_cells
     figure = draw(kernel, queries, colours)
     titles = {"x_title": "key position i (tokens)", "y_title": "query position n (tokens)"}
-    return _finished(figure, colours, title, **titles)
-
-
-def _finished(figure: go.Figure, colours: Colours, title: str, **titles: str) -> go.Figure:
     style(figure, height=480, **titles)
     figure.update_layout(plot_bgcolor=MASKED)
     figure.update_xaxes(showgrid=False)

@@ -53,7 +53,9 @@ def ablate_heads(subject: ExperimentContext, params: AblateHeadsParams) -> Resul
             logits = subject.model.run(tokens, applied_edit, [seen], samples=some).cpu()
             scores.append(seen.score)
             copies.append(copy_losses(logits, tokens, start, period).numpy())
-    induction, copied = (_pairs(arrays) for arrays in (scores, copies))
+    induction, copied = (
+        [np.concatenate(arrays[run::2]) for run in (0, 1)] for arrays in (scores, copies)
+    )
     samples = {
         "induction": induction[0],
         "induction_change": induction[1] - induction[0],
@@ -71,10 +73,6 @@ def ablate_heads(subject: ExperimentContext, params: AblateHeadsParams) -> Resul
         {name: sample.std(axis=0, ddof=1) / len(sample) ** 0.5 for name, sample in samples.items()},
         coordinates={"copy": np.array([1, 2])},
     )  # fmt: skip
-
-
-def _pairs(arrays: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    return np.concatenate(arrays[::2]), np.concatenate(arrays[1::2])
 
 
 def _edit(
