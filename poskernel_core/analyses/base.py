@@ -117,6 +117,8 @@ P = TypeVar("P", bound=Params)
 class Question(ABC, Generic[P]):
     """What can be asked of a run: its parameters, and the passes that it needs.
 
+    Methods that get parameters raise BadRequest if these do not fit the run, the model or the text.
+
     Attributes:
         questions: all questions by name; set by the registry.
         name: its identifier.
@@ -271,27 +273,15 @@ class Question(ABC, Generic[P]):
         return params
 
     def canonical(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run without what the answer ignores, so that equal answers share a cache key.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
-        """
+        """Return the run without what the answer ignores, so that equal answers share a key."""
         return self.with_params(run.without(self.ignores), params)
 
     def with_params(self, run: RunSpec, params: P) -> RunSpec:
-        """Return the run after setting the fields that the parameters decide.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
-        """
+        """Return the run after setting the fields that the parameters decide."""
         return run
 
     def needs(self, run: RunSpec, params: P) -> Mapping[str, RunSpec]:
-        """Return the passes needed, by role; by default the one that ``gathers`` describes.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
-        """
+        """Return the passes needed, by role; by default the one that ``gathers`` describes."""
         if self.gathers is None:
             return {"main": run}
         return {"main": run.model_copy(update={"gather": self.gathers})} if self.gathers else {}
@@ -407,11 +397,7 @@ class Composition(Question[P]):
 
     @abstractmethod
     def parts(self, run: RunSpec, params: P) -> Mapping[str, SubQuestion]:
-        """Return the questions to combine, by name, in the order in which the answer has them.
-
-        Raises:
-            BadRequest: the parameters do not fit the run.
-        """
+        """Return the questions to combine, by name, in the order in which the answer has them."""
 
     @abstractmethod
     def compose(self, results: Mapping[str, Result], run: RunSpec, params: P) -> Result:
@@ -547,18 +533,11 @@ class Experiment(Question[P]):
         """Return the run whose tokens the experiment gets; by default the canonical run.
 
         An experiment that draws its sequences reads one window only.
-
-        Raises:
-            BadRequest: the parameters name no text.
         """
         return run.model_copy(update={"windows": 1}) if self.draws else run
 
     def tokens(self, run: RunSpec, params: P) -> int:
-        """Return about how many tokens the model reads, not counting the passes that are needed.
-
-        Raises:
-            BadRequest: the parameters name no text.
-        """
+        """Return about how many tokens the model reads, not counting the passes that are needed."""
         read = run if self.draws else self.reads(run, params)
         return read.windows * read.context
 
@@ -569,11 +548,7 @@ class Experiment(Question[P]):
     def perform(
         self, subject: ExperimentContext, statistics: Statistics, params: P, progress: Progress
     ) -> Result:
-        """Run the model and return the result; the caller adds provenance.
-
-        Raises:
-            BadRequest: the parameters do not fit the model or the text.
-        """
+        """Run the model and return the result; the caller adds provenance."""
         part, _, name = self.runs.rpartition(":")
         module = f"experiment.{part}" if part else "experiment"
         subject = replace(subject, statistics=statistics, progress=progress)

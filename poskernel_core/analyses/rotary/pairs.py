@@ -46,11 +46,7 @@ class Wavelengths(Params):
     def bands(
         self, wavelength: Float[np.ndarray, "*batch pair"], context: int
     ) -> Bool[np.ndarray, "band *batch pair"]:
-        """Return which pairs are in each band.
-
-        Raises:
-            BadRequest: the middle band ends before it begins.
-        """
+        """Return which pairs are in each band, as far as :meth:`longest` allows it."""
         return formulas.bands_of(wavelength, self.short, self.longest(context))
 
 
