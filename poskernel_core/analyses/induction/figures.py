@@ -1,5 +1,6 @@
 """Induction, recency and its causes as figures."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -89,16 +90,7 @@ def induction_map(scores: Result) -> go.Figure:
     )
 
 
-def head_bars(scores: Result) -> go.Figure:
-    """Draw one head's attention to the induction target, the duplicate and the previous token."""
-    return _bars(scores, TOKENS, "share of attention ± 1 s.e.")
-
-
-def cause_bars(cause: Result) -> go.Figure:
-    """Draw how equalising layer 0's norms changes one head's preference for recent candidates."""
-    return _bars(cause, CHANGES, "change of the share of attention ± 1 s.e.")
-
-
-def _bars(result: Result, names: dict[str, str], x_title: str) -> go.Figure:
+def named_bars(result: Result, names: Mapping[str, str], x_title: str) -> go.Figure:
+    """Draw several numbers with their errors as bars, under the names that readers see."""
     both = (np.array([part[name] for name in names]) for part in (result.values, result.errors))
     return mean_bars([*names.values()], *both, title="", x_title=x_title)

@@ -22,10 +22,11 @@ from poskernel_core.analyses.claims import (
 )
 from poskernel_core.analyses.discoveries import Condition, discovered
 from poskernel_core.analyses.induction.figures import (
-    cause_bars,
-    head_bars,
+    CHANGES,
+    TOKENS,
     induction_map,
     last_rows,
+    named_bars,
     over_candidates,
 )
 from poskernel_core.analyses.induction.role_maps import CANDIDATES, head_pattern, layer_patterns
@@ -163,7 +164,7 @@ VIEWS: Views = {
         View("induction []", says=spoken(induction)),
         View(
             "induction previous_mass duplicate []",
-            head_bars,
+            partial(named_bars, names=TOKENS, x_title="share of attention ± 1 s.e."),
             "attention in a sequence repeated",
             reading="Random tokens, repeated once: the attention from the second half to the token "
             "after the earlier duplicate (induction), to the previous token, and to the duplicate "
@@ -231,7 +232,7 @@ VIEWS: Views = {
         View("probability_rise [norms], probability_rise_change []", says=_probability_cause),
         View(
             "attention_change attention_advantage_change attention_rise_change []",
-            cause_bars,
+            partial(named_bars, names=CHANGES, x_title="change of the share of attention ± 1 s.e."),
             "attention, norms equalised minus as they are",
             reading="The post names the falling norms as the cause of recency. Here layer 0's "
             "norms are equalised and everything is measured again. If the norms cause the "
