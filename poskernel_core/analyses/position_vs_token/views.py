@@ -158,10 +158,6 @@ def _zero(result: Result) -> str:
     return ""
 
 
-def _by_key(result: Result, name: str) -> go.Figure:
-    return lines(result, name, over="key", by="condition", looks=LOOKS)
-
-
 def _by_offset(result: Result) -> go.Figure:
     rows = {
         f"{run}, most at k = {offset}": (value[:half], error[:half])
@@ -229,7 +225,7 @@ VIEWS: Views = {
         View("largest_mass largest_offset [condition]", says=_mass),
         View(
             "pattern [condition key]",
-            partial(_by_key, name="pattern"),
+            partial(lines, name="pattern", over="key", by="condition", looks=LOOKS),
             "attention from position {query}",
             says=_attention,
             reading="The mean softmax of the scores: how much attention each key gets. Position "
@@ -237,7 +233,7 @@ VIEWS: Views = {
         ),
         View(
             "score [condition key]",
-            partial(_by_key, name="score"),
+            partial(lines, name="score", over="key", by="condition", looks=LOOKS),
             "scores from position {query}",
             says=_score,
             reading="The head's mean scores from one query position: with positions and tokens, "
