@@ -285,8 +285,7 @@ def alike(every: Estimate, place: tuple[int, ...]) -> int:
 def _same(every: Estimate, place: tuple[int, ...]) -> np.ndarray:
     """Return which numbers cannot be told from the one at a place; it is one of them."""
     low, high = difference(Estimate(*(part[place] for part in every)), every)[1:]
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.isfinite(every.value) & ~((low > 0) | (high < 0)))
+    return np.asarray(np.isfinite(every.value) & ~((low > 0) | (high < 0)))
 
 
 def below_the_line(every: Estimate, heads: Sequence[tuple[int, int]], count: int) -> str:

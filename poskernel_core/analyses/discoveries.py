@@ -67,16 +67,14 @@ def benjamini_hochberg(p: np.ndarray) -> np.ndarray:
     """Return which of many p-values pass; those that are NaN are not counted."""
     flat = np.sort(p[np.isfinite(p)])
     passes = flat <= RATE * np.arange(1, len(flat) + 1) / max(1, len(flat))
-    with np.errstate(invalid="ignore"):
-        return np.asarray(p <= flat[passes].max(initial=-1.0))
+    return np.asarray(p <= flat[passes].max(initial=-1.0))
 
 
 def _met(result: Result, condition: Condition) -> tuple[np.ndarray, ...]:
     """Return p-values, where the own interval passes, where it fails, and what is known."""
     numbers, limit, side = condition
     value, low, high = numbers if isinstance(numbers, Estimate) else result.estimate_of(numbers)
-    with np.errstate(invalid="ignore"):
-        above, under = low >= limit, high < limit
+    above, under = low >= limit, high < limit
     reaches = _tail(result, value - limit, value - low)
     below = _tail(result, limit - value, high - value)
     match side:

@@ -81,8 +81,7 @@ class KernelOnly(Experiment[P]):
         low = result.lows.get("cost")
         if low is None or "replacement" not in result.axes["cost"]:
             return result
-        with np.errstate(invalid="ignore"):
-            unknown = ~(low[-1] > 0)
+        unknown = ~(low[-1] > 0)
         for arrays in (getattr(result, part) for part in ("values", *BESIDE)):
             if "kernel_only_share" in arrays:
                 share = np.where(unknown, np.nan, arrays["kernel_only_share"])

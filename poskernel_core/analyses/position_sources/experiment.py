@@ -288,8 +288,7 @@ def all_heads(subject: ExperimentContext, params: spec.PositionSourcesParams) ->
 def known_where(certainty: np.ndarray) -> np.ndarray:
     """Return where there is a positional score to explain, from noise and share of position."""
     noise, position_share = certainty
-    with np.errstate(invalid="ignore"):
-        return np.asarray((noise <= NOISY) & (position_share >= POSITIONAL))
+    return np.asarray((noise <= NOISY) & (position_share >= POSITIONAL))
 
 
 def ordered(names: Iterable[str]) -> list[str]:
