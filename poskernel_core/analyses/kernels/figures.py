@@ -32,7 +32,6 @@ from poskernel_core.plotting.layout import (
     style,
 )
 from poskernel_core.plotting.maps import (
-    Colours,
     difference_colours,
     kernel_map,
     probability_colours,
@@ -315,24 +314,13 @@ def map_panel(result: Result, panel: str = "kernel") -> go.Figure:
     """Draw one of ``PANELS`` over key and query positions."""
     queries = result.coordinates["query"].astype(np.int64)
     seen = np.isfinite(result.values["kernel"]).any(axis=1)
-    cells, colours = _coloured(result, panel, (seen, slice(int(queries[-1]) + 1)))
-    return kernel_map(cells, queries[seen], title=PANELS[panel], colours=colours)
-
-
-def _coloured(
-    result: Result, panel: str, region: slice | tuple[np.ndarray, slice], skip: int = 0
-) -> tuple[np.ndarray, Colours]:
-    """Return the cells of a panel, and its colours: one scale for both probabilities.
-
-    The first ``skip`` keys are blank.
-    """
-    both = [result.values[name][region].copy() for name in panels(result)[:2]]
-    for array in both:
-        array[..., :skip] = np.nan
+    both = [result.values[name][seen, : int(queries[-1]) + 1] for name in panels(result)[:2]]
     if panel == "difference":
         cells = both[0] - both[1]
-        return cells, difference_colours(cells, *both)
-    return both[[*PANELS].index(panel)], probability_colours(*both)
+        colours = difference_colours(cells, *both)
+    else:  # one scale for both probabilities
+        cells, colours = both[[*PANELS].index(panel)], probability_colours(*both)
+    return kernel_map(cells, queries[seen], title=PANELS[panel], colours=colours)
 
 
 def of_layer(layer: Result, head: int = 0) -> go.Figure:
