@@ -145,7 +145,7 @@ from poskernel_core.passes.streaming import default_batch
 torch.set_num_threads(int(sys.argv[3]))
 torch.set_grad_enabled(False)
 windows = np.load(sys.argv[2])
-read = trunk(lambda: AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32).eval())
+read = trunk(AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype=torch.float32).eval())
 size = default_batch("cpu", windows.shape[1])
 for first in range(0, len(windows), size):
     read(windows, range(first, min(first + size, len(windows))))

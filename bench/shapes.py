@@ -52,12 +52,12 @@ class _Stop(Exception):
     """Ends a forward pass before the last attention's output."""
 
 
-def gpt2() -> Any:
-    """Return a random model of GPT-2 small's size, with the fused activation that we use."""
+def gpt2(activation: str = "gelu_pytorch_tanh") -> Any:
+    """Return a random model of GPT-2 small's size, by default with the fused activation of ours."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
-    return GPT2LMHeadModel(GPT2Config(activation_function="gelu_pytorch_tanh")).eval()
+    return GPT2LMHeadModel(GPT2Config(activation_function=activation)).eval()
 
 
 def llama(layers: int = 30, width: int = 576, heads: int = 0, key_heads: int = 0) -> Any:
@@ -127,6 +127,13 @@ def flops(geometry: Geometry, mlp: int, windows: int, context: int) -> float:
     return 2.0 * tokens * ((geometry.n_layers - 1) * whole + qkv + scores)
 
 
+def mlp_weights(module: Any) -> int:
+    """Return the number of weights in the matrices of one MLP."""
+    body = module.base_model
+    block = (body.h if hasattr(body, "h") else body.layers)[0]
+    return sum(weight.numel() for weight in block.mlp.parameters() if weight.ndim == 2)
+
+
 def rate(like: torch.Tensor) -> float:
     """Return the floating-point operations per second of [2048, 768] x [768, 3072]."""
     left, right = (torch.randn(*size).to(like) for size in ((2048, 768), (768, 3072)))
@@ -177,9 +184,7 @@ def measure(
     module = make()
     bare, begin = trunk(module), our_pass(make())
     geometry = read_geometry("random", module.config.to_dict())
-    blocks = module.base_model.h if hasattr(module.base_model, "h") else module.base_model.layers
-    mlp = sum(p.numel() for p in blocks[0].mlp.parameters() if p.ndim == 2)
-    like = next(module.parameters())
+    mlp, like = mlp_weights(module), next(module.parameters())
     for windows, context in shapes:
         if context > geometry.n_ctx:
             continue
