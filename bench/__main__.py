@@ -14,13 +14,11 @@ speed affect all of them.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
 
+from bench.measure import apart
 from bench.ways import WAYS
 
 
@@ -32,19 +30,11 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=8)
     parser.add_argument("--context", type=int, default=1024)
     options = parser.parse_args()
+    sizes, ways = (options.windows, options.context, options.threads), ("matmul", *WAYS)
     rounds = [
-        {way: _measure(way, options) for way in ("matmul", *WAYS)} for _ in range(options.rounds)
+        {way: apart(way, "bench.ways", way, *sizes) for way in ways} for _ in range(options.rounds)
     ]
     print_table(rounds, options)
-
-
-def _measure(way: str, options: argparse.Namespace) -> dict[str, float]:
-    sizes = [str(options.windows), str(options.context), str(options.threads)]
-    command = [sys.executable, "-m", "bench.ways", way, *sizes]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    print(f"{way}: {found}", file=sys.stderr)
-    return found
 
 
 def print_table(rounds: list[dict[str, dict[str, float]]], options: argparse.Namespace) -> None:

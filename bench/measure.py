@@ -1,8 +1,11 @@
-"""Measure the seconds and the peak memory of a function call."""
+"""Measure the seconds and the peak memory of a function call, or of a process of its own."""
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,3 +53,12 @@ def timed(work: Callable[[], object]) -> dict[str, float]:
     on_gpu = torch.cuda.is_initialized()
     peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else peak_gb()
     return {"seconds": seconds, "peak_gb": peak - before}
+
+
+def apart(way: str, module: str, *arguments: object) -> dict[str, float]:
+    """Measure a way in a process of its own: return the JSON in the last line of a module."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{way}: {measured}", file=sys.stderr)
+    return measured

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -241,7 +241,7 @@ def taken(page: Page) -> list[float]:
 
 def served(browser: Browser, url: str, tries: int) -> Iterator[tuple[str, list[float]]]:
     """Time changes of page by the bar, and reloads, until the first figure is there."""
-    there, back, again = [], [], []
+    there, back = [], []
     with opened(browser, url) as page:
         page.wait_for_selector(CURVE)
         for _ in range(tries + 1):  # the first is not counted: scripts are loaded once
@@ -249,15 +249,19 @@ def served(browser: Browser, url: str, tries: int) -> Iterator[tuple[str, list[f
             there.append(switch(page, link_in(page, "One head", "Kernel"), "Kernel", CURVE))
             page.wait_for_timeout(2500)
             back.append(switch(page, link_in(page, "Heads", "Map"), "Map", CURVE))
-        for _ in range(tries):
-            page.wait_for_timeout(1500)
-            began = time.perf_counter()
-            page.reload()
-            page.wait_for_selector(CURVE)
-            again.append(1000 * (time.perf_counter() - began))
+        again = [reload(page, lambda: page.wait_for_selector(CURVE)) for _ in range(tries)]
     yield "change of page, Map to Kernel, to curve", there[1:]
     yield "change of page, Kernel to Map, to curve", back[1:]
     yield "reload to curve", again
+
+
+def reload(page: Page, wait: Callable[[], object]) -> float:
+    """Reload a page after a pause; return the milliseconds until ``wait`` has ended."""
+    page.wait_for_timeout(1500)
+    began = time.perf_counter()
+    page.reload()
+    wait()
+    return 1000 * (time.perf_counter() - began)
 
 
 def switch(page: Page, link: Locator, title: str, figure: str) -> float:
@@ -278,7 +282,7 @@ def link_in(page: Page, section: str, title: str) -> Locator:
 
 def bare_served(browser: Browser, url: str, tries: int) -> Iterator[tuple[str, list[float]]]:
     """Time the same in the bare app."""
-    there, again = [], []
+    there = []
     with opened(browser, url) as page:
         page.wait_for_selector(CHART)
         for step in range(2 * tries):
@@ -286,12 +290,7 @@ def bare_served(browser: Browser, url: str, tries: int) -> Iterator[tuple[str, l
             title = "First" if step % 2 else "Second"
             link = page.get_by_test_id("stTopNavLink").filter(has_text=title)
             there.append(switch(page, link, title, CHART))
-        for _ in range(tries):
-            page.wait_for_timeout(1500)
-            began = time.perf_counter()
-            page.reload()
-            page.wait_for_selector(CHART)
-            again.append(1000 * (time.perf_counter() - began))
+        again = [reload(page, lambda: page.wait_for_selector(CHART)) for _ in range(tries)]
     yield "change of page, to chart", there
     yield "reload to chart", again
 
@@ -342,11 +341,7 @@ def patterns(browser: Browser, tries: int) -> list[float]:
                 page.wait_for_function(PAINTED)
                 for _ in range(tries):
                     page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
-                    page.wait_for_timeout(1000)
-                    began = time.perf_counter()
-                    page.reload()
-                    page.wait_for_function(PAINTED)
-                    times.append(1000 * (time.perf_counter() - began))
+                    times.append(reload(page, lambda: page.wait_for_function(PAINTED)))
         return times
 
 

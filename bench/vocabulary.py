@@ -13,13 +13,11 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable
 
 import torch
 
-from bench.measure import peak_gb, timed
+from bench.measure import apart, peak_gb, timed
 
 TOKENS, WIDTH, NEURONS, LISTED = 50_257, 768, 3072, 10
 
@@ -73,7 +71,13 @@ def main() -> None:
     if options.way:
         run(options.way, options.threads)
         return
-    rounds = [{way: _measure(way, options.threads) for way in WAYS} for _ in range(options.rounds)]
+    rounds = [
+        {
+            way: apart(way, "bench.vocabulary", "--way", way, "--threads", options.threads)
+            for way in WAYS
+        }
+        for _ in range(options.rounds)
+    ]
     print(f"\n{TOKENS:,} tokens x {NEURONS:,} neurons, float32, {options.threads} threads, median "
           f"of {options.rounds}\n")  # fmt: skip
     print(
@@ -89,14 +93,6 @@ def main() -> None:
             each[way]["seconds"] / each["product"]["seconds"] for each in rounds
         )
         print(f"| {way} | {seconds:.2f} | {over:.2f}x | {above:.2f} | {process:.2f} |")
-
-
-def _measure(way: str, threads: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "bench.vocabulary", "--way", way, "--threads", str(threads)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    print(f"{way}: {found}", file=sys.stderr)
-    return found
 
 
 if __name__ == "__main__":
