@@ -12,7 +12,7 @@ take token windows directly, so that anyone can check the numbers on their own t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -43,7 +43,7 @@ from poskernel_core.common.specs import (
 )
 from poskernel_core.common.views import Gathered
 from poskernel_core.data.conversations import text_or_file
-from poskernel_core.engine.checkpoints import first_questions
+from poskernel_core.engine.checkpoints import first_questions, or_left_out
 from poskernel_core.engine.engine import Engine, describe_run, engine_or_shared
 from poskernel_core.engine.plan import check_params
 from poskernel_core.engine.provenance import provenance
@@ -110,11 +110,11 @@ def token_windows(model: AnyModel, **run: Any) -> Tokens:
     from poskernel_core.passes.prepare import prepare
 
     drawn = run.get("corpus") in (made.RANDOM, made.REPEATED)
-    spec = describe_run(model, **(run | {"corpus": None} if drawn else run))
+    located = locate(model, run.pop("revision", None))
+    spec = describe_run(located, **(run | {"corpus": None} if drawn else run))
     if drawn:
         corpus = corpora.resolve(CorpusSpec(name=run["corpus"]))
         spec = spec.model_copy(update={"corpus": corpus})
-    located = locate(spec.model)
     return prepare(spec, Execution(), located, load_tokenizer(located))[0]
 
 
@@ -317,33 +317,17 @@ def default_requests(
     *,
     experiments: bool,
     measures: bool = False,
-    say: Callable[[str], object] = lambda line: None,
     **run: Any,
 ) -> list[Request]:
     """Return the requests for the pages' default results; with ``measures``, for every measure."""
-    described = describe_run(model, **run)
-    name, revision = described.model.name, described.model.revision
-    geometry, head = locate(name, revision).geometry, telling_head(name, "contextual")
-    wanted = dict(first_questions(described, geometry, head, experiments=experiments))
+    located = locate(model, run.pop("revision", None))
+    described = describe_run(located, **run)
+    head = telling_head(located.spec.name, "contextual")
+    wanted = dict(first_questions(described, located.geometry, head, experiments=experiments))
     for analysis, question in analyses.ANALYSES.items():
         if question.measures and measures:
-            wanted.setdefault(analysis, question.default_params(described, geometry))
-    requests = []
-    for analysis, params in wanted.items():
-        with or_left_out(analysis, say):
-            requests.append(build_request(analysis, model, params=params, **run)[0])
-    return requests
-
-
-@contextmanager
-def or_left_out(name: str, say: Callable[[str], object] = lambda line: None) -> Iterator[None]:
-    """Skip an experiment that does not fit, for instance because the model is too small."""
-    try:
-        yield
-    except BadRequest as error:
-        if analyses.find(name).precomputed == "always":
-            raise
-        say(f"{name}: left out. {error}")
+            wanted.setdefault(analysis, question.default_params(described, located.geometry))
+    return [request_about(described, *question) for question in wanted.items()]
 
 
 def watch(
@@ -436,20 +420,19 @@ def build_request(
             f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
         )
     params, chosen = dict(params or {}), {}
-    for name in definition.params.typed_texts() if files else ():
-        if isinstance(params.get(name), str):
-            read = table_or_file if name == "pairs" else text_or_file
-            params[name] = read(params[name])
-    if issubclass(definition.params, TextParams) and isinstance(params.get("text"), list | tuple):
-        params["text"] = written(locate(model, run.get("revision")), params["text"])
     selectable = definition.selectable()
     for name, given in (("head", head), ("query", query)):
         if given is not None and name not in (*fields, *selectable):
             raise BadRequest(f"{analysis!r} has no {name} to choose: leave it out.")
     query = None if query is None else whole(query, "query position")
-    spec = describe_run(model, query=query, **run)
-    if query is None and "query" in fields and "query" not in params:
-        params["query"] = definition.default_query(spec.context)
+    for name in definition.params.typed_texts() if files else ():
+        if isinstance(params.get(name), str):
+            read = table_or_file if name == "pairs" else text_or_file
+            params[name] = read(params[name])
+    located = locate(model, run.pop("revision", None))
+    if issubclass(definition.params, TextParams) and isinstance(params.get("text"), list | tuple):
+        params["text"] = written(located, params["text"])
+    described = describe_run(located, query=query, **run)
     if query is not None and "query" in fields:
         params["query"] = query
     elif query is not None:
@@ -457,9 +440,17 @@ def build_request(
     if head is not None and "head" in fields:
         params["head"] = head
     elif head is not None:
-        geometry = locate(model, spec.model.revision).geometry
-        chosen["layer"], chosen["head"] = parse_cell(head, geometry.n_layers, geometry.n_heads)
-    return Request(analysis=analysis, run=spec, params=params), chosen
+        sizes = located.geometry.n_layers, located.geometry.n_heads
+        chosen["layer"], chosen["head"] = parse_cell(head, *sizes)
+    return request_about(described, analysis, params), chosen
+
+
+def request_about(run: RunSpec, analysis: str, params: Mapping[str, Any]) -> Request:
+    """Return the request about a described run; at the analysis' own position if none is given."""
+    definition = analyses.find(analysis)
+    if "query" in definition.params.model_fields:
+        params = {"query": definition.default_query(run.context)} | dict(params)
+    return Request(analysis=analysis, run=run, params=dict(params))
 
 
 def written(located: Located, turns: Any) -> str:

@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from poskernel_core.analyses import ANALYSES, find
 from poskernel_core.analyses.headvis.tree import folder_of, tree
-from poskernel_core.api import build_request
+from poskernel_core.api import build_request, request_about
 from poskernel_core.cli.grammar import Command, option
 from poskernel_core.cli.options import FILE, Run, RunCommand
 from poskernel_core.cli.show import answer, check_windows
@@ -19,7 +19,7 @@ from poskernel_core.common.atomic_write import check_folder, check_ours, write_t
 from poskernel_core.common.result import Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request
-from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.engine import Engine, describe_run
 from poskernel_core.export.gallery import GalleryRun, gallery
 from poskernel_core.export.hub_card import hub_card
 from poskernel_core.models import catalog
@@ -122,7 +122,8 @@ def _made(kind: str, engine: Engine, run: Run, folder: Path) -> tuple[Path, File
 
 
 def _answers(engine: Engine, run: Run, names: Iterable[str]) -> dict[str, Result]:
-    requests = {name: build_request(name, run.model, **run.fields())[0] for name in names}
+    described = describe_run(run.model, **run.fields())
+    requests = {name: request_about(described, name, {}) for name in names}
     return _all(engine, run, requests)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from poskernel_core.api import answered, default_requests, or_left_out
+from poskernel_core.api import answered, default_requests
 from poskernel_core.cli.grammar import option, reader
 from poskernel_core.cli.options import FILE, Run, RunCommand, device
 from poskernel_core.cli.show import answer
@@ -22,7 +22,11 @@ from poskernel_core.common.rounding import counted
 from poskernel_core.common.shards import MAX_SHARDS, Shard, ShardTask
 from poskernel_core.common.specs import Request, RunSpec
 from poskernel_core.engine.admission import check_worker
-from poskernel_core.engine.checkpoints import Precomputing, precompute_checkpoints
+from poskernel_core.engine.checkpoints import (
+    Precomputing,
+    or_left_out,
+    precompute_checkpoints,
+)
 from poskernel_core.engine.distributed.shards import is_there, merge, run_here, tasks_of
 from poskernel_core.engine.plan import make_plan, missing_passes
 from poskernel_core.models.training import SCHEDULES, required_run
@@ -181,7 +185,7 @@ def merge_shards(run: Run, sources: tuple[Path, ...], shards: int, experiments: 
 def _asked(run: Run, experiments: bool, checkpoint: str | None = None) -> list[Request]:
     at = run.fields() | ({} if checkpoint is None else {"revision": checkpoint})
     every = checkpoint is not None
-    return default_requests(run.model, experiments=experiments, measures=every, say=status, **at)
+    return default_requests(run.model, experiments=experiments, measures=every, **at)
 
 
 def _answer_all(run: Run, requests: Sequence[Request]) -> None:

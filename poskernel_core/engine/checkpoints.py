@@ -7,11 +7,12 @@ before they are downloaded, so the later revision is reported, and gets the resu
 one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from poskernel_core.analyses import ANALYSES
+from poskernel_core.analyses import ANALYSES, find
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import Request, RunSpec
@@ -43,6 +44,17 @@ def first_questions(
         and question.fits_scheme(geometry.scheme)
         and question.fits_model(run.model)
     ]
+
+
+@contextmanager
+def or_left_out(name: str, say: Callable[[str], object] = lambda line: None) -> Iterator[None]:
+    """Skip an experiment that does not fit, for instance because the model is too small."""
+    try:
+        yield
+    except BadRequest as error:
+        if find(name).precomputed == "always":
+            raise
+        say(f"{name}: left out. {error}")
 
 
 @dataclass(frozen=True)
@@ -87,12 +99,8 @@ def _compute(run: TrainingRun, checkpoint: Checkpoint, how: Precomputing) -> Non
         before = hub.weights_here(run.model, commit)
     try:
         for request in how.requests(name):
-            try:
+            with or_left_out(request.analysis, lambda line: how.say(f"{name}, {line}")):
                 how.answer(request)
-            except BadRequest as error:  # a model may be too small for an experiment
-                if make_plan(request).question.precomputed == "always":
-                    raise
-                how.say(f"{name}, {request.analysis}: left out. {error}")
     finally:
         if commit is not None and how.remove_weights:
             freed = hub.remove_weights(run.model, commit, keep=before)

@@ -508,7 +508,7 @@ def close_shared() -> None:
 
 
 def describe_run(
-    model: AnyModel,
+    model: AnyModel | catalog.Located,
     *,
     revision: str | None = None,
     corpus: AnyCorpus | None = None,
@@ -520,16 +520,17 @@ def describe_run(
 ) -> RunSpec:
     """Return the run for a model's name, with default settings and every fingerprint.
 
-    For a model offered by its results, context and number of windows are by default those of the
-    results. For other models they are the model's context, at most 1024 (fewer for wide models),
-    and the usual number of windows. ``query`` is recorded in addition to ``positions`` (default:
-    32 evenly spaced, and 400 and 1000; fewer where the widest models have no room).
+    A model that was located is not looked for again. For a model offered by its results, context
+    and number of windows are by default those of the results. For other models they are the model's
+    context, at most 1024 (fewer for wide models), and the usual number of windows. ``query`` is
+    recorded in addition to ``positions`` (default: 32 evenly spaced, and 400 and 1000; fewer where
+    the widest models have no room).
 
     Raises:
         InvalidField: an invalid field of the run or of a description.
         BadRequest: an unknown model or corpus, or a context or position beyond the model's limit.
     """
-    located = catalog.locate(model, revision)
+    located = model if isinstance(model, catalog.Located) else catalog.locate(model, revision)
     longest, default_run = located.geometry.n_ctx, located.shown
     usual = default_run.context if default_run else located.geometry.usual_context
     length = usual if context is None else whole(context, "context")

@@ -137,7 +137,7 @@ class TrainingLog(TrainerCallback):
             words, vocabulary = self._lab.tokenizer, located.geometry.n_vocab
             context = self._context or min(located.geometry.n_ctx, CONTEXT)
             run = describe_run(
-                lab.model,
+                located,
                 corpus=None if words else _random_windows(vocabulary, context, self._windows),
                 context=context,
                 windows=self._windows,
