@@ -19,7 +19,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import check_paths, settings
 from poskernel_core.engine.engine import Engine
 from serving.address import below, greet, named_at_start, take_base
-from serving.admission import Admission, ConnectionLimits
+from serving.admission import Admission
 from serving.api import Api
 from serving.callers import Callers
 from serving.headers import security_headers, with_headers
@@ -56,7 +56,7 @@ def served_engine() -> Engine:
 try:
     told, base = settings(), take_base()
     check_paths()
-    admission, monitor = Admission(ConnectionLimits.of_host()), HealthMonitor(served_engine)
+    admission, monitor = Admission(told), HealthMonitor(served_engine)
     middleware = [
         Middleware(with_headers, headers=security_headers()),
         Middleware(below, base=base),

@@ -26,7 +26,7 @@ from streamlit.web.server.starlette.starlette_server_config import XSRF_COOKIE_N
 
 from poskernel_core.common.addresses import network_of, parsed
 from poskernel_core.common.errors import Busy
-from poskernel_core.common.settings import Settings, settings
+from poskernel_core.common.settings import Settings
 from serving.page import PAGE
 
 FILES_A_REQUEST = 30
@@ -57,36 +57,6 @@ HTML = """<!doctype html>
 """
 
 LOG = logging.getLogger("uvicorn.error")
-DEFAULTS = Settings()
-
-
-@dataclass(frozen=True)
-class ConnectionLimits:
-    """The limits set by the host; 0 means no limit.
-
-    Attributes:
-        sessions: open sessions in total.
-        sessions_each: open sessions of one client.
-        requests_each: requests of one client within any minute.
-    """
-
-    sessions: int = DEFAULTS.max_sessions
-    sessions_each: int = DEFAULTS.max_sessions_each
-    requests_each: int = DEFAULTS.max_requests_per_minute
-
-    @classmethod
-    def of_host(cls) -> ConnectionLimits:
-        """Return the limits that the environment sets.
-
-        Raises:
-            BadRequest: a limit is not a number.
-        """
-        configured = settings()
-        return cls(
-            configured.max_sessions,
-            configured.max_sessions_each,
-            configured.max_requests_per_minute,
-        )
 
 
 class SlidingWindow:
@@ -147,12 +117,12 @@ class Admission:
     """Counts sessions and requests, and refuses those over the limits.
 
     Attributes:
-        limits: the limits set by the host.
+        limits: the settings of the host, with its limits; 0 means no limit.
         sessions: number of open sessions.
         refused: how often each limit was reached.
     """
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: Settings) -> None:
         self.limits = limits
         self.refused: Counter[str] = Counter(dict.fromkeys(LIMITS, 0))
         self.sessions = 0
@@ -204,9 +174,9 @@ class Admission:
         return reason
 
     def _too_many_requests(self, scope: Scope) -> Refusal | None:
-        if is_local(scope) or not self.limits.requests_each:
+        limit, most = "requests_each", self.limits.max_requests_per_minute
+        if is_local(scope) or not most:
             return None
-        limit, most = "requests_each", self.limits.requests_each
         if _is_file(scope):
             limit, most = "files_each", most * FILES_A_REQUEST
         seconds = ceil(self._recent.wait((_client(scope), limit), most))
@@ -234,7 +204,7 @@ class Admission:
         return not (reloads and self._open[_client(scope)])
 
     def _no_room(self, scope: Scope) -> Refusal | None:
-        most, limit = self.limits.sessions, self.limits.sessions_each
+        most, limit = self.limits.max_sessions, self.limits.max_sessions_each
         if most and self.sessions >= most:
             return Refusal(
                 "sessions",

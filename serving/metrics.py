@@ -58,7 +58,7 @@ class ServerCollector(Collector):
         yield Gauge("poskernel_sessions", "Pages that are open in a browser.", counted.sessions)
         yield Gauge(
             "poskernel_sessions_limit", "Sessions that may be open at once; 0: no limit.",
-            counted.limits.sessions,
+            counted.limits.max_sessions,
         )  # fmt: skip
         refused = Counter("poskernel_refused", "Refused, by limit.", labels=["limit"])
         yield _filled(refused, dict(counted.refused))

@@ -9,7 +9,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from serving.admission import Admission, ConnectionLimits
+from poskernel_core.common.settings import Settings
+from serving.admission import Admission
 from serving.api import Api
 from serving.callers import Callers
 from tests.serving.test_api import FAR, HERE, JSON, MODEL, asked, client_of
@@ -379,7 +380,8 @@ def test_what_follows_the_address(web, queries):
 
 def test_too_many_requests():
     """They are counted like those of readers, by their address."""
-    guarded = Admission(ConnectionLimits(0, 0, 1)).guard(PlainTextResponse("let in"))
+    limits = Settings(max_requests_per_minute=1)
+    guarded = Admission(limits).guard(PlainTextResponse("let in"))
     web = TestClient(guarded, "http://localhost", client=FAR)
     assert 200 == web.get("/api/v1/models").status_code
     answer = web.get("/api/v1/models")

@@ -13,8 +13,9 @@ from starlette.testclient import TestClient
 
 from poskernel_core import Engine, Store
 from poskernel_core.common.errors import BadRequest
+from poskernel_core.common.settings import Settings
 from poskernel_core.server import identity
-from serving.admission import Admission, ConnectionLimits
+from serving.admission import Admission
 from serving.health import HEALTH, STATES, HealthMonitor, condition, health_route
 from serving.metrics import registry
 from tests.support.disks import fill, read_only, small_disk
@@ -81,7 +82,7 @@ def test_a_store_that_cannot_be_used(tmp_path):
     with asking(lambda: Engine(Store(place))) as ask:
         status, told = ask()
         monitor = HealthMonitor(lambda: Engine(Store(place)), kept=0)
-        numbers = registry(Admission(ConnectionLimits()), monitor)
+        numbers = registry(Admission(Settings()), monitor)
         text = generate_latest(numbers).decode()
         place.unlink()
         assert 200 == ask()[0]

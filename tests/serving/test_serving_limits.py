@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from serving.admission import FILES_A_REQUEST, Admission, ConnectionLimits, SlidingWindow
+from poskernel_core.common.settings import Settings
+from serving.admission import FILES_A_REQUEST, Admission, SlidingWindow
 from tests.support.server import STREAM, scope
 
 HOME = "203.0.113.7"
@@ -27,7 +28,8 @@ FILES = [
 
 
 def admission(sessions=0, sessions_each=0, requests_each=0):
-    return Admission(ConnectionLimits(sessions, sessions_each, requests_each))
+    limits = {"max_sessions": sessions, "max_sessions_each": sessions_each}
+    return Admission(Settings(**limits, max_requests_per_minute=requests_each))
 
 
 def session(client=HOME, **headers):

@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from poskernel_core import __version__
 from poskernel_core.common.errors import BadRequest
-from serving.admission import Admission, ConnectionLimits
+from poskernel_core.common.settings import Settings
+from serving.admission import Admission
 from serving.health import HealthMonitor
 from serving.metrics import RUN_SECONDS, listen, registry
 from tests.support.bound import opened_as_linked
@@ -20,7 +21,7 @@ from tools.recorded import open_page
 
 def server(make):
     RUN_SECONDS.clear()
-    admission = Admission(ConnectionLimits(sessions=3))
+    admission = Admission(Settings(max_sessions=3))
     monitor = HealthMonitor(make, kept=0)
     return SimpleNamespace(admission=admission, numbers=registry(admission, monitor))
 

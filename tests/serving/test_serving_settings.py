@@ -9,7 +9,6 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.settings import PUBLIC, Settings, check_paths, settings, variable
-from serving.admission import ConnectionLimits
 from tests.support.server import ROOT, environment
 
 COUNTS = ("max_sessions", "max_sessions_each", "max_requests_per_minute")
@@ -101,7 +100,7 @@ def test_bounds_are_those_of_the_host(monkeypatch):
     alone = settings()
     for number, name in enumerate(COUNTS, start=5):
         monkeypatch.setenv(variable(name), str(number))
-    assert ConnectionLimits(5, 6, 7) == ConnectionLimits.of_host()
+    assert [5, 6, 7] == [getattr(settings(), name) for name in COUNTS]
     for name in COUNTS:
         monkeypatch.delenv(variable(name))
     monkeypatch.setenv("POSKERNEL_PUBLIC", "1")
