@@ -415,20 +415,12 @@ def build_request(
     definition = analyses.find(analysis)
     fields = definition.params.model_fields
     check_fields(analysis, run, fields)
-    if not isinstance(params, Mapping | None):
-        raise BadRequest(
-            f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
-        )
-    params, chosen = dict(params or {}), {}
+    params, chosen = read_params(analysis, params, files=files), {}
     selectable = definition.selectable()
     for name, given in (("head", head), ("query", query)):
         if given is not None and name not in (*fields, *selectable):
             raise BadRequest(f"{analysis!r} has no {name} to choose: leave it out.")
     query = None if query is None else whole(query, "query position")
-    for name in definition.params.typed_texts() if files else ():
-        if isinstance(params.get(name), str):
-            read = table_or_file if name == "pairs" else text_or_file
-            params[name] = read(params[name])
     located = locate(model, run.pop("revision", None))
     if issubclass(definition.params, TextParams) and isinstance(params.get("text"), list | tuple):
         params["text"] = written(located, params["text"])
@@ -443,6 +435,24 @@ def build_request(
         sizes = located.geometry.n_layers, located.geometry.n_heads
         chosen["layer"], chosen["head"] = parse_cell(head, *sizes)
     return request_about(described, analysis, params), chosen
+
+
+def read_params(analysis: str, params: Mapping[str, Any] | None, *, files: bool) -> dict[str, Any]:
+    """Return parameters; with ``files``, of a text that is the path of a file what it holds.
+
+    Raises:
+        BadRequest: they are no dictionary, or a file cannot be read.
+    """
+    if not isinstance(params, Mapping | None):
+        raise BadRequest(
+            f"Expected a dictionary as 'params', such as {{'skip': 4}}, got {brief(params)}."
+        )
+    params, question = dict(params or {}), analyses.ANALYSES.get(analysis)
+    for name in question.params.typed_texts() if question and files else ():
+        if isinstance(params.get(name), str):
+            read = table_or_file if name == "pairs" else text_or_file
+            params[name] = read(params[name])
+    return params
 
 
 def request_about(run: RunSpec, analysis: str, params: Mapping[str, Any]) -> Request:

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 
 from poskernel_core import __version__
-from poskernel_core.analyses import ANALYSES
+from poskernel_core.api import read_params
 from poskernel_core.common.errors import BadRequest, ComputeFailed, PosKernelError, by_name
 from poskernel_core.common.files import parse_json
 from poskernel_core.common.result import Result
 from poskernel_core.common.settings import PATHS, checked_address, settings
 from poskernel_core.common.specs import AnyModel, ModelSpec, Spec, brief, plain_python
-from poskernel_core.data.conversations import text_or_file
 from poskernel_core.engine.provenance import from_line
 
 if TYPE_CHECKING:
@@ -267,15 +266,7 @@ class Server:
             )
         if "engine" in run:
             raise BadRequest("A server has its own engine: leave 'engine' out, or use pk.show.")
-        if not isinstance(params, Mapping | None):
-            raise BadRequest(f"Expected a dictionary as 'params', got {brief(params)}.")
-        spec = ModelSpec.model_validate(model)
-        params = dict(params or {})
-        for name in (
-            ANALYSES[analysis].params.typed_texts() if analysis in ANALYSES and files else ()
-        ):
-            if isinstance(params.get(name), str):
-                params[name] = text_or_file(params[name])
+        spec, params = ModelSpec.model_validate(model), read_params(analysis, params, files=files)
         fields: dict[str, Any] = {"question": analysis, "model": spec.name}
         fields |= {"revision": revision or spec.revision, "head": head, "query": query}
         fields |= {"params": params, "detach": detach}

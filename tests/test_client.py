@@ -197,6 +197,22 @@ def test_what_is_refused(server, asked, said):
         server.show(**{"analysis": "etc", "model": MODEL} | asked)
 
 
+@pytest.mark.parametrize("name", ["pairs.csv", "pairs.jsonl"])
+def test_a_table_of_pairs_is_read_here(server, monkeypatch, tmp_path, name):
+    """Its text is sent, and a file of lines is no conversation."""
+    sent = []
+
+    def got(method, path, body):
+        sent.append(body["params"]["pairs"])
+        raise errors.Busy("Later.")
+
+    monkeypatch.setattr(server, "_got", got)
+    (tmp_path / name).write_text("clean,changed\n")
+    with pytest.raises(errors.Busy):
+        server.show("patch-heads", MODEL, params={"pairs": str(tmp_path / name)})
+    assert ["clean,changed\n"] == sent
+
+
 def test_errors_have_their_class(server, monkeypatch):
     monkeypatch.setenv("POSKERNEL_READ_ONLY", "1")
     with pytest.raises(errors.ComputeDisabled):
