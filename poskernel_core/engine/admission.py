@@ -20,6 +20,7 @@ from poskernel_core.engine.job import Client
 from poskernel_core.engine.plan import Plan
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import attached
+from poskernel_core.models.catalog import Located
 from poskernel_core.models.fragments import refuse
 from poskernel_core.models.geometry import Geometry, bytes_gathered
 from poskernel_core.models.tokenizers import check_tokenizer
@@ -38,9 +39,9 @@ def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings 
     ``quotas`` are the limits of this server; None for a local program.
     """
     model, uses, question = plan.run.model, plan.question.uses, plan.question
-    local = catalog.is_local(model.name)
+    local, find = catalog.is_local(model.name), cache(catalog.find_again)
     if (uses and local) or question.scheme:
-        located = catalog.locate(model.name, None if local else model.fingerprint)
+        located = find(model)
         if uses and local:
             refuse(model.name, located.config, uses)
         if not question.fits_scheme(located.geometry.scheme):
@@ -53,7 +54,7 @@ def check_plan(store: Store, plan: Plan, todo: Sequence[Plan], quotas: Settings 
     if quotas is not None:
         _check_size(plan, [part for part in todo if not store.has(part.key)], quotas)
     for first in todo[:1]:
-        check_prerequisites(store, first)
+        _check_prerequisites(store, first, find)
 
 
 def computes() -> bool:
@@ -140,10 +141,9 @@ def _check_texts(plan: Plan, most: int) -> None:
         )
 
 
-def check_prerequisites(store: Store, plan: Plan) -> None:
+def _check_prerequisites(store: Store, plan: Plan, find: Callable[[ModelSpec], Located]) -> None:
     """Check what a plan that was looked up needs: weights, text, tokenizer, disk space."""
     missing, experiment = plan.missing or (), plan.experiment
-    find = cache(catalog.find_again)
     reads = [*missing, experiment.reads(plan.run, plan.params)] if experiment else missing
     for run in reads:
         local = catalog.is_local(run.model.name)
