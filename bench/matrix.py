@@ -20,14 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from playwright.sync_api import Browser, Route, TimeoutError, sync_playwright
+from playwright.sync_api import Browser, Route, TimeoutError
 
 import poskernel_core as pk
-from tests.support.browser import find_browser
+from tests.support.browser import launched
 
 LAYERS, HEADS, TOKENS = 12, 12, 128
 PATIENCE = 900  # seconds
-FLAGS = ("--no-sandbox", "--disable-gpu")
 PAGE = "<!DOCTYPE html><html><head><meta charset='utf-8'></head><body>{}</body></html>"
 PAINTED = """drawn => {
   const look = () => {
@@ -119,7 +118,7 @@ def main() -> None:
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before\n"
     )
     print("| | file (MB) | drawn (s) | elements |\n|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as made, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as made:
         for name, write in ways.items():
             file = Path(made, f"{name}.html")
             try:
@@ -129,11 +128,8 @@ def main() -> None:
                 continue
             taken: list[float] = []
             for _ in range(options.rounds):
-                browser = playwright.chromium.launch(
-                    executable_path=find_browser(), args=list(FLAGS)
-                )
-                seconds, count = opened(browser, file, DRAWN[name], options.libraries)
-                browser.close()
+                with launched("--disable-gpu") as browser:
+                    seconds, count = opened(browser, file, DRAWN[name], options.libraries)
                 taken.append(seconds)
                 if seconds == float("inf"):
                     break

@@ -24,16 +24,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page
 
 from pages import FIRST, NAMES
-from tests.support.browser import find_browser
+from tests.support.browser import launched
 from tests.support.server import Server, free_port, serve
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "poskernel_core/demo/demo-gpt2"
 WORDS = "the king of the garden saw a house by the water and "
-FLAGS = ("--no-sandbox", "--disable-gpu")
 PATIENCE = 120_000  # milliseconds
 CURVE = ".curve .point"
 CHART = ".js-plotly-plot .main-svg"
@@ -105,8 +104,7 @@ def main() -> None:
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before\n\n"
         f"{'what':48} {'median':>8} {'95 %':>8} {'slowest':>8}   (ms)"
     )
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_browser(), args=list(FLAGS))
+    with launched("--disable-gpu") as browser:
         with fresh() as server:
             walks(browser, server)
             for what, times in served(browser, server.url, tries):
@@ -123,7 +121,6 @@ def main() -> None:
         tell("cold: deep link to curve", [cold(browser, address, CURVE) for _ in range(few)])
         tell("  bare app: cold, to chart", [bare_cold(browser) for _ in range(few)])
         tell("reload to 144 heads on a stored text drawn", patterns(browser, few))
-        browser.close()
 
 
 def tell(what: str, times: list[float]) -> None:

@@ -19,13 +19,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.support.browser import find_browser
-from tests.support.server import free_port
+from tests.support import until
+from tests.support.browser import find_browser, launched
+from tests.support.server import answers, free_port
 from tools.release import BUILD, container_engine
 
 SERVED = "numpy, pandas, plotly, pyarrow.parquet, streamlit"
@@ -101,13 +102,7 @@ class Image:
         self.ask("run", "--detach", "--read-only", "--name", container, "--publish", publish,
                  "--volume", volume, self.tag)  # fmt: skip
         try:
-            while True:
-                try:
-                    urllib.request.urlopen(f"{self.url}/_stcore/health", timeout=5).close()
-                    break
-                except OSError:
-                    assert time.monotonic() - began < PATIENCE, "no answer"
-                    time.sleep(0.05)
+            until(lambda: answers(f"{self.url}/_stcore/health"), PATIENCE)
             self.say(f"served after {time.monotonic() - began:.1f} s")
             yield
         finally:
@@ -178,13 +173,9 @@ def main() -> None:
     parser.add_argument("--torch-index-url", default="", help="an index that serves torch alone")
     torch_index = parser.parse_args().torch_index_url
     engine = container_engine()
-    executable = find_browser()
-    if engine is None or executable is None:
+    if engine is None or find_browser() is None:
         sys.exit("Expected Docker or podman, running, and Chromium or Google Chrome: install them.")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=executable, args=["--no-sandbox", "--disable-gpu"]
-        )
+    with launched("--disable-gpu") as browser:
         whole, serving = (Image(engine, browser, target) for target in ("all", "serving"))
         try:
             whole.build(torch_index)
@@ -193,7 +184,6 @@ def main() -> None:
             try_serving(serving, whole.volume)
         finally:
             whole.ask("volume", "rm", "--force", whole.volume, serving.volume)
-            browser.close()
 
 
 if __name__ == "__main__":

@@ -22,12 +22,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.support.browser import find_browser
+from tests.support.browser import launched
 from tests.support.server import free_port, wait_for
 
 DIST = ROOT / "dist"
@@ -141,10 +141,7 @@ def try_out(programs: Path, folder: Path, picture: Path) -> None:
     )
     try:
         wait_for(f"http://localhost:{port}/health", server)
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=find_browser(), args=["--no-sandbox"]
-            )
+        with launched() as browser:
             page = browser.new_page(viewport={"width": 1400, "height": 1000})
             page.goto(f"http://localhost:{port}")
             cells = page.locator(".st-key-card-etc [role=gridcell]")
@@ -154,7 +151,6 @@ def try_out(programs: Path, folder: Path, picture: Path) -> None:
             print(f"The landing page shows {cells.count()} heads: {picture.name}")
             page.goto(f"http://localhost:{port}/docs/tutorial.html")
             expect(page.locator("h1")).to_be_visible(timeout=PATIENCE)
-            browser.close()
     finally:
         server.terminate()
         server.wait()

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from pages import FIRST
-from tests.support.browser import find_browser
+from tests.support.browser import find_browser, launched
 from tests.support.server import serve
 
 FOLDER = ROOT / "docs" / "screenshots"
@@ -34,8 +34,8 @@ PATIENCE = 600_000  # milliseconds; the pass of 500 windows may have to run
 WIDE, NARROW, HEIGHT = 1400, 860, 2400
 """The window of a page, that of a card, and the height of both, in pixels: beyond the last card."""
 MARGIN = 8
-FLAGS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
-"""The last two flags render 3D without a graphics card."""
+FLAGS = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+"""They render 3D without a graphics card."""
 PICTURE = re.compile(
     r"\[!\[[^\]]*\]\((?:[\w./-]*/)?(?P<name>[\w-]+)\.png\)\]"
     r"\(http://localhost:8501/(?P<page>\w*)(?P<query>\??[^)#\s]*)#?(?P<card>[\w-]*)\)"
@@ -109,17 +109,15 @@ def save(picture: bytes, file: Path) -> None:
 
 def take_all(wanted: Sequence[Shot], folder: Path) -> bool:
     """Write pictures to a folder; return False if there is no browser to take them."""
-    executable = find_browser()
-    if executable is None:
+    if find_browser() is None:
         return False
     folder.mkdir(parents=True, exist_ok=True)
     expect.set_options(timeout=PATIENCE)
     with (
         tempfile.TemporaryDirectory() as scratch,
         serve(ROOT / "cache", Path(scratch) / "server.log", shipped=True) as server,
-        sync_playwright() as driver,
+        launched(*FLAGS) as browser,
     ):
-        browser = driver.chromium.launch(executable_path=executable, args=FLAGS)
         for shot in wanted:
             page = browser.new_page(
                 viewport={"width": NARROW if shot.alone else WIDE, "height": HEIGHT},
@@ -129,7 +127,6 @@ def take_all(wanted: Sequence[Shot], folder: Path) -> bool:
             page.set_default_timeout(PATIENCE)
             save(take(page, server.url, shot), folder / f"{shot.name}.png")
             page.close()
-        browser.close()
     return True
 
 

@@ -118,13 +118,18 @@ def free_port() -> int:
 def wait_for(address: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until an address answers, for as long as the process lives."""
 
-    def answers() -> bool:
+    def there() -> bool:
         assert process.poll() is None, f"the server ended with exit code {process.returncode}"
-        with suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
-            return answer.status == 200
-        return False
+        return answers(address)
 
-    until(answers, PATIENCE, 0.2)
+    until(there, PATIENCE, 0.2)
+
+
+def answers(address: str) -> bool:
+    """Whether an address answers."""
+    with suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
+        return answer.status == 200
+    return False
 
 
 def run_alone(coroutine: Coroutine[Any, Any, Any]) -> Any:
