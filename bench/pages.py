@@ -16,7 +16,6 @@ import multiprocessing
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ from playwright.sync_api import Browser, Locator, Page
 
 from pages import FIRST, NAMES
 from tests.support.browser import launched
-from tests.support.server import Server, free_port, serve
+from tests.support.server import Server, free_port, running, serve
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "poskernel_core/demo/demo-gpt2"
@@ -143,24 +142,20 @@ def fresh() -> Iterator[Server]:
 
 @contextmanager
 def bare(cards: int = 0) -> Iterator[str]:
-    """Start the bare app, with so many cards a page."""
-    port = free_port()
+    """Start the bare app, with so many cards a page, and wait until it answers."""
+    url = f"http://127.0.0.1:{(port := free_port())}"
     command = [sys.executable, "-m", "streamlit", "run", str(ROOT / "bench/bare.py")]
     flags = [f"--server.port={port}", "--server.address=127.0.0.1", "--server.headless=true"]
-    flags += ["--", str(cards)]
-    process = subprocess.Popen(command + flags, cwd=ROOT, stdout=subprocess.DEVNULL)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
+    command += [*flags, "--", str(cards)]
+    with running(command, f"{url}/_stcore/health", Path(os.devnull), os.environ):
+        yield url
 
 
 @contextmanager
 def opened(
     browser: Browser, address: str, width: int = WIDE, heard: list[int] | None = None
 ) -> Iterator[Page]:
-    """Open an address in a new browser context, as soon as the server answers.
+    """Open an address in a new browser context.
 
     The sizes of the server's messages are added to ``heard``.
     """
@@ -171,12 +166,7 @@ def opened(
             "websocket", lambda socket: socket.on("framereceived", lambda m: heard.append(len(m)))
         )
     page.set_default_timeout(PATIENCE)
-    while True:
-        try:
-            page.goto(address)
-            break
-        except Exception:
-            time.sleep(0.02)
+    page.goto(address)
     yield page
     context.close()
 
@@ -307,21 +297,21 @@ def shifts(browser: Browser, server: Server, width: int) -> None:
 def cold(browser: Browser, address: str, wanted: str) -> float:
     """Return the milliseconds from a new server's first request until ``wanted`` is drawn."""
     with fresh() as server:
-        began = time.perf_counter()
-        with opened(browser, server.url + address) as page:
-            page.wait_for_selector(wanted)
-            return 1000 * (time.perf_counter() - began)
+        return drawn(browser, server.url + address, wanted)
+
+
+def drawn(browser: Browser, address: str, wanted: str) -> float:
+    """Return the milliseconds from opening an address until ``wanted`` is drawn."""
+    began = time.perf_counter()
+    with opened(browser, address) as page:
+        page.wait_for_selector(wanted)
+        return 1000 * (time.perf_counter() - began)
 
 
 def bare_cold(browser: Browser) -> float:
-    """Return the same of the bare app, which answers as soon as it can."""
+    """Return the same of the bare app."""
     with bare() as url:
-        with opened(browser, url + "/_stcore/health"):
-            pass  # it answers
-        began = time.perf_counter()
-        with opened(browser, url) as page:
-            page.wait_for_selector(CHART)
-            return 1000 * (time.perf_counter() - began)
+        return drawn(browser, url, CHART)
 
 
 def patterns(browser: Browser, tries: int) -> list[float]:

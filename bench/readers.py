@@ -15,7 +15,6 @@ import asyncio
 import os
 import platform
 import random
-import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -25,6 +24,8 @@ from itertools import count
 from pathlib import Path
 
 import httpx2
+import numpy as np
+import psutil
 
 from bench.reader import Lost, Reader
 from tests.support.server import Server, command_line, serve
@@ -196,28 +197,18 @@ def print_row(number: int, visits: list[Visit], servers: Sequence[Server], spent
 
 
 def cpu_seconds(servers: Sequence[Server]) -> float:
-    """Return the total processor time of the servers so far, in seconds (Linux)."""
-    ticks = 0
-    for server in servers:
-        fields = Path(f"/proc/{server.pid}/stat").read_text("ascii").rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    """Return the total processor time of the servers so far, in seconds."""
+    return sum(sum(psutil.Process(server.pid).cpu_times()[:2]) for server in servers)
 
 
 def percentile(values: list[float], share: int) -> float:
     """Return the ``share``-th percentile of values; NaN without values."""
-    if len(values) < 2:
-        return values[0] if values else float("nan")
-    if share == 100:
-        return max(values)
-    return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
+    return float(np.percentile(values, share)) if values else float("nan")
 
 
 def memory_mb(pid: int) -> float:
-    """Return the resident memory of a process, in MB (Linux)."""
-    status = Path(f"/proc/{pid}/status").read_text("ascii")
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
-    return int(line.split()[1]) / 1024
+    """Return the resident memory of a process, in MB."""
+    return float(psutil.Process(pid).memory_info().rss) / 2**20
 
 
 if __name__ == "__main__":

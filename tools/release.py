@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.support.browser import launched
-from tests.support.server import free_port, wait_for
+from tests.support.server import free_port, running
 
 DIST = ROOT / "dist"
 TESTED = ROOT / "build" / "tested"
@@ -135,25 +135,21 @@ def try_out(programs: Path, folder: Path, picture: Path) -> None:
     empty.mkdir()
     print(call(programs / "poskernel", cwd=empty, env=strange))
     print(call(programs / "poskernel", "show", "etc", MODEL, cwd=empty, env=strange)[:400], "...")
-    port = free_port()
-    server = subprocess.Popen(
-        [programs / "poskernel", "serve", "--port", str(port)], cwd=empty, env=strange
-    )
-    try:
-        wait_for(f"http://localhost:{port}/health", server)
-        with launched() as browser:
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
-            page.goto(f"http://localhost:{port}")
-            cells = page.locator(".st-key-card-etc [role=gridcell]")
-            expect(cells.first).to_be_visible(timeout=PATIENCE)
-            expect(page.locator(".curve .point.kernel").first).to_be_visible(timeout=PATIENCE)
-            page.screenshot(path=picture)
-            print(f"The landing page shows {cells.count()} heads: {picture.name}")
-            page.goto(f"http://localhost:{port}/docs/tutorial.html")
-            expect(page.locator("h1")).to_be_visible(timeout=PATIENCE)
-    finally:
-        server.terminate()
-        server.wait()
+    url = f"http://localhost:{(port := free_port())}"
+    command = [str(programs / "poskernel"), "serve", "--port", str(port)]
+    with (
+        running(command, f"{url}/health", folder / "server.log", strange, empty),
+        launched() as browser,
+    ):
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.goto(url)
+        cells = page.locator(".st-key-card-etc [role=gridcell]")
+        expect(cells.first).to_be_visible(timeout=PATIENCE)
+        expect(page.locator(".curve .point.kernel").first).to_be_visible(timeout=PATIENCE)
+        page.screenshot(path=picture)
+        print(f"The landing page shows {cells.count()} heads: {picture.name}")
+        page.goto(f"{url}/docs/tutorial.html")
+        expect(page.locator("h1")).to_be_visible(timeout=PATIENCE)
     if left := [each.name for each in empty.iterdir()]:
         sys.exit(f"Expected nothing written into the folder, found {left}.")
 
