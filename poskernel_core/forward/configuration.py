@@ -37,6 +37,7 @@ COPY = torch.ops.aten._to_copy.default  # noqa: SLF001
 MAX_FILLED = 2**20
 """Largest tensor without numbers that is made zeros where its numbers matter."""
 
+CANNOT_RUN = "{} cannot be run on a few tokens, as transformers says"
 IGNORED = re.compile(
     r"^_?(attn|experts)_implementation|^auto_map$|^(num_labels|id2label|label2id|(torch_)?dtype)$"
 )
@@ -61,7 +62,7 @@ HEADLESS = {
 def read(name: str, config: dict[str, Any]) -> Geometry:
     """Return the attention geometry of a hub-format configuration."""
     built = build(name, config)
-    with refusing(name, "{} cannot be run on a few tokens, as transformers says"):
+    with refusing(name, CANNOT_RUN):
         built._experts_implementation = "eager"  # noqa: SLF001 - others want numbers in bfloat16
         module = skeleton(name, built)
         return _look(name, module, built.get_text_config(decoder=True))

@@ -30,6 +30,7 @@ from poskernel_core.common.settings import settings
 from poskernel_core.common.specs import digest
 from poskernel_core.forward import attn_only
 from poskernel_core.forward.configuration import (
+    CANNOT_RUN,
     build,
     kind_of,
     newer_than_tested,
@@ -192,7 +193,7 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
         if placement is None and dtype != "bfloat16":
             _note_identity(located, module)
         _check_finite(located.spec.name, module)
-        with _refusing(located, "{} cannot be run on a few tokens, as transformers says"):
+        with _refusing(located, CANNOT_RUN):
             model = hooked(located, module, target, placement)
             prove(model)
             use = probe_positions(model)

@@ -121,18 +121,10 @@ def tokens_of(vocabulary: int, length: int = TOKENS) -> Tensor:
 def _check_windows(model: LoadedModel, seen: dict[int, int | None], length: int) -> None:
     for layer, declared in enumerate(model.geometry.layers):
         actual = seen.get(layer)
-        if (
-            declared.reason
-            or actual == declared.window
-            or (not actual and (declared.window or 0) >= length)
-        ):
-            continue
-        raise UnsupportedModel(
-            f"The config.json of {model.located.spec.name!r} is read as a window of "
-            f"{declared.window or 'all'} tokens in layer {layer}, and the model has one of "
-            f"{actual or 'all'} there: PosKernel does not know this architecture well enough; "
-            "choose another model."
-        )
+        beyond = not actual and (declared.window or 0) >= length
+        if not (declared.reason or actual == declared.window or beyond):
+            said = f"a window of {declared.window or 'all'} tokens"
+            raise _unknown(model, layer, said, f"one of {actual or 'all'}")
 
 
 def check_layers(model: LoadedModel) -> None:
@@ -144,13 +136,16 @@ def check_layers(model: LoadedModel) -> None:
         own = geometry.layers[layer] if geometry.layers else geometry
         shape = geometry.n_heads, own.n_kv_heads, own.d_head
         said = None if geometry.reason(layer) else shape
-        actual = seen.shapes.get(layer)
-        if said != actual:
-            raise UnsupportedModel(
-                f"The config.json of {model.located.spec.name!r} is read as {_heads(said)} in "
-                f"layer {layer}, and the model has {_heads(actual)} there: PosKernel does not know "
-                "this architecture well enough; choose another model."
-            )
+        if said != (actual := seen.shapes.get(layer)):
+            raise _unknown(model, layer, _heads(said), _heads(actual))
+
+
+def _unknown(model: LoadedModel, layer: int, said: str, actual: str) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"The config.json of {model.located.spec.name!r} is read as {said} in layer {layer}, and "
+        f"the model has {actual} there: PosKernel does not know this architecture well enough; "
+        "choose another model."
+    )
 
 
 def _heads(shape: tuple[int, int, int] | None) -> str:

@@ -27,7 +27,7 @@ from poskernel_core.common.specs import DEFAULT_TEXTS, CorpusSpec, ModelSpec, Ru
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.worker import Worker, WorkerHere
 from poskernel_core.export.notebook import View
-from poskernel_core.forward.configuration import refusing
+from poskernel_core.forward.configuration import CANNOT_RUN, refusing
 from poskernel_core.forward.identity import identity, own_hooks
 from poskernel_core.forward.loaded import LoadedModel, untouched
 from poskernel_core.forward.loading import Placement, hooked, probe_positions
@@ -55,7 +55,6 @@ from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import about
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}")
-CANNOT_RUN = "{} cannot be run on a few tokens, as transformers says"
 
 
 def attach(model: Any, tokenizer: Any = None, name: str | None = None) -> Lab:
