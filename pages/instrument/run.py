@@ -89,8 +89,7 @@ def choose_run(located: Located) -> tuple[RunSpec, int]:
             skip = st.slider(label, help=about, **fitted("skip", range(MAX_SKIP + 1), DEFAULT_SKIP))
     try:
         run = describe_run(
-            located.spec.name,
-            revision=located.spec.revision,
+            located,
             corpus=CorpusSpec(name=corpus),
             context=context,
             windows=windows,
