@@ -20,14 +20,16 @@ from math import ceil, inf
 
 from cachetools import TTLCache
 from starlette.requests import HTTPConnection
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit.web.server.starlette.starlette_server_config import XSRF_COOKIE_NAME
 
-from poskernel_core.common.addresses import network_of, parsed
+from poskernel_core.common.addresses import parsed
 from poskernel_core.common.errors import Busy
 from poskernel_core.common.settings import Settings
+from serving.clients import FORWARDED, client_of, host_of, is_local
 from serving.page import PAGE
+from serving.problems import Problem
 
 FILES_A_REQUEST = 30
 """Files allowed per request: a browser's first visit makes 5 requests and loads 110 files."""
@@ -38,8 +40,6 @@ MINUTE = 60.0
 RETRY_AFTER = 30
 """Seconds for ``Retry-After`` when all sessions are in use."""
 
-MAX_ADDRESS = 45
-FORWARDED = "x-forwarded-for"
 HTML = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -108,8 +108,8 @@ class Refusal:
         if _wants_page(connection):
             return HTMLResponse(HTML.format(sentence=self.sentence), self.status, headers)
         if connection.scope["path"].startswith(("/api/", "/mcp")):
-            fields = {"status": self.status, "detail": self.sentence, "error": Busy.__name__}
-            return JSONResponse(fields, self.status, headers, "application/problem+json")
+            problem = Problem(self.status, self.sentence, "", headers, Busy.__name__)
+            return problem.response(connection.scope)
         return PlainTextResponse(f"{self.sentence}\n", self.status, headers)
 
 
@@ -154,7 +154,7 @@ class Admission:
     @contextmanager
     def session(self, scope: Scope) -> Iterator[None]:
         """Count a session while it is open."""
-        client = _client(scope)
+        client = client_of(scope)
         self.sessions += 1
         self._open[client] += 1
         try:
@@ -179,7 +179,7 @@ class Admission:
             return None
         if _is_file(scope):
             limit, most = "files_each", most * FILES_A_REQUEST
-        seconds = ceil(self._recent.wait((_client(scope), limit), most))
+        seconds = ceil(self._recent.wait((client_of(scope), limit), most))
         if not seconds:
             return None
         return Refusal(
@@ -201,7 +201,7 @@ class Admission:
         if not is_page or _is_file(scope) or not _wants_page(connection):
             return False
         reloads = XSRF_COOKIE_NAME in connection.cookies and "cache-control" in connection.headers
-        return not (reloads and self._open[_client(scope)])
+        return not (reloads and self._open[client_of(scope)])
 
     def _no_room(self, scope: Scope) -> Refusal | None:
         most, limit = self.limits.max_sessions, self.limits.max_sessions_each
@@ -212,7 +212,7 @@ class Admission:
                 f"This server is full: {_pages(most)} open, and it takes no more. Try again in "
                 f"{RETRY_AFTER} seconds.",
             )
-        if limit and self._open[_client(scope)] >= limit and not is_local(scope):
+        if limit and self._open[client_of(scope)] >= limit and not is_local(scope):
             return Refusal(
                 "sessions_each",
                 429,
@@ -235,23 +235,6 @@ class Admission:
                 "them count as one client: set FORWARDED_ALLOW_IPS to the addresses of the proxy.",
                 host,
             )
-
-
-def host_of(scope: Scope) -> str:
-    """Return the address of a client; empty if there is none."""
-    client = scope.get("client")
-    return str(client[0])[:MAX_ADDRESS] if client else ""
-
-
-def _client(scope: Scope) -> str:
-    return network_of(host_of(scope)) or "unknown"
-
-
-def is_local(scope: Scope) -> bool:
-    """Return whether the client is on this machine and not a proxy for another client."""
-    address = parsed(host_of(scope))
-    forwarded = FORWARDED in HTTPConnection(scope).headers
-    return address is not None and address.is_loopback and not forwarded
 
 
 def _is_file(scope: Scope) -> bool:

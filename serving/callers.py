@@ -20,7 +20,7 @@ from pages.shared.selection.session import ELSEWHERE, behind
 from poskernel_core.client import CLIENT
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import Plan
-from serving.admission import host_of, is_local
+from serving.clients import host_of, is_local
 from serving.problems import Problem
 
 NAMED = re.compile(r"[\w-]{1,64}", re.ASCII)

@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from poskernel_core.common.addresses import parsed
 from poskernel_core.common.settings import settings
-from serving.admission import is_local
 from serving.problems import Problem
 
 HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
@@ -42,7 +41,7 @@ def doors(app: ASGIApp, started_as: str = "") -> ASGIApp:
             await receive()  # websocket.connect
             await send({"type": "websocket.close", "code": 1008, "reason": ""})
         elif problem is not None:
-            await problem.response(local=is_local(scope))(scope, receive, send)
+            await problem.response(scope)(scope, receive, send)
         else:
             await app(scope, receive, send)
 

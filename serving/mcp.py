@@ -21,10 +21,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from poskernel_core.client import Server
 from poskernel_core.common.settings import settings
-from serving.admission import FORWARDED, is_local
 from serving.api import Api, mode
 from serving.asked import MAX_BODY
 from serving.callers import MAX_PERSONS, MAX_WAITING
+from serving.clients import FORWARDED, is_local
 from serving.doors import doors
 from serving.problems import Problem
 
@@ -78,7 +78,7 @@ class Mcp:
                     assert self._tasks is not None, "the server has not started"
                     await self._tasks.start(self._hold)
         except Problem as problem:
-            await problem.response(local=is_local(scope))(scope, receive, send)
+            await problem.response(scope)(scope, receive, send)
             return
         assert self._app is not None
         await self._app(scope, receive, send)

@@ -10,9 +10,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
 
 from poskernel_core.common import errors
-from serving.admission import is_local
+from serving.clients import is_local
 
 MEDIA = "application/problem+json"
 MAX_SENTENCE = 1000
@@ -75,10 +76,10 @@ class Problem(Exception):
         }
         return members | {"error": self.error} | ({"field": self.field} if self.field else {})
 
-    def response(self, *, local: bool) -> Response:
-        """Return the answer."""
+    def response(self, scope: Scope) -> Response:
+        """Return the answer to a request."""
         headers = {"Cache-Control": "no-store", **(self.headers or {})}
-        return JSONResponse(self.fields(local=local), self.status, headers, MEDIA)
+        return JSONResponse(self.fields(local=is_local(scope)), self.status, headers, MEDIA)
 
 
 def without_paths(sentence: str) -> str:
@@ -111,4 +112,4 @@ async def answered(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     if problem.status == 500:
         LOG.error("A program's request failed.", exc_info=error)
-    return problem.response(local=is_local(request.scope))
+    return problem.response(request.scope)

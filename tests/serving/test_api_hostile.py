@@ -385,7 +385,9 @@ def test_too_many_requests():
     web = TestClient(guarded, "http://localhost", client=FAR)
     assert 200 == web.get("/api/v1/models").status_code
     answer = web.get("/api/v1/models")
-    assert (429, "Busy") == (one_sentence(answer)["status"], answer.json()["error"])
+    problem = one_sentence(answer)
+    assert 429 == problem["status"]
+    assert ("Busy", "Too Many Requests") == (problem["error"], problem["title"])
     assert 0 < int(answer.headers["retry-after"]) <= 60
 
 
