@@ -11,7 +11,6 @@ from functools import cache
 from importlib.resources import files
 
 from cachetools import LRUCache, cached
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -36,9 +35,9 @@ def numbers_route(engine: Callable[[], Engine]) -> Route:
             raise BadRequest("Nothing is stored under this key.")
         return gzip.compress(packed(result), 6)
 
-    async def answer(request: Request) -> Response:
+    def answer(request: Request) -> Response:
         try:
-            data = await run_in_threadpool(block, request.path_params["key"])
+            data = block(request.path_params["key"])
         except PosKernelError as error:
             return PlainTextResponse(str(error), 404)
         return Response(data, media_type="application/octet-stream", headers=KEPT)
@@ -53,8 +52,7 @@ def plotly_route() -> Route:
     def script() -> bytes:
         return gzip.compress(files("plotly").joinpath("package_data/plotly.min.js").read_bytes(), 6)
 
-    async def answer(_: Request) -> Response:
-        packed = await run_in_threadpool(script)
-        return Response(packed, media_type="text/javascript", headers=KEPT)
+    def answer(_: Request) -> Response:
+        return Response(script(), media_type="text/javascript", headers=KEPT)
 
     return Route("/plotly.js", answer)
