@@ -29,13 +29,12 @@ from poskernel_core.engine.provenance import keep, software
 from poskernel_core.models import catalog
 from poskernel_core.storage.shards import drop_left_over, partials_of
 from poskernel_core.storage.statistics import (
-    LayerMissing,
     StoredStatistics,
     missing_statistics,
     read_checkpoint,
     windows_of,
 )
-from poskernel_core.storage.store import Store
+from poskernel_core.storage.store import LayerMissing, Store
 
 if TYPE_CHECKING:
     from poskernel_core.passes.forming import Stage

@@ -32,8 +32,8 @@ from poskernel_core.engine.plan import Plan, missing_passes
 from poskernel_core.engine.process import Event, Hear, events_only, reporter, say
 from poskernel_core.engine.queue import Queue, Task
 from poskernel_core.engine.targets import is_met
-from poskernel_core.storage.statistics import LayerMissing, missing_statistics, windows_of
-from poskernel_core.storage.store import Store
+from poskernel_core.storage.statistics import missing_statistics, windows_of
+from poskernel_core.storage.store import LayerMissing, Store
 
 if TYPE_CHECKING:
     from poskernel_core.passes.forming import Stage

@@ -6,9 +6,7 @@ needs a pass only for itself.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +21,6 @@ from poskernel_core.storage.shipped import Shipped
 from poskernel_core.storage.store import Store
 
 MANIFEST, CHECKPOINT = "manifest", "checkpoint"
-
-
-class LayerMissing(Exception):
-    """A layer's statistics are damaged or no longer in the store."""
 
 
 class _Manifest(NamedTuple):
@@ -76,30 +70,12 @@ class StoredStatistics:
         there = {name: place for name, (place, layers) in self._places.items() if layer < layers}
 
         def read(name: str) -> np.ndarray:
-            return _read(self._store, part_key(self._run, there[name], str(layer)))[name]
+            array: np.ndarray = self._store.layer(part_key(self._run, there[name], str(layer)))[
+                name
+            ]
+            return array
 
         return LazyArrays(lambda: there, read)
-
-
-def _read(store: Store, key: str) -> dict[str, np.ndarray]:
-    with _ONE_AT_A_TIME[hash(key) % len(_ONE_AT_A_TIME)]:
-        with _READING:
-            arrays = store.layers.get(key)
-        if arrays is None:
-            entry = store.get(key)
-            if entry is None:
-                raise LayerMissing(key)
-            arrays = entry[1]
-            for array in arrays.values():
-                array.setflags(write=False)
-            with _READING, suppress(ValueError):  # the layer is larger than the cache
-                store.layers[key] = arrays
-    return arrays
-
-
-_READING = threading.Lock()
-_ONE_AT_A_TIME = [threading.Lock() for _ in range(31)]
-"""By the hash of a key: who needs the same layer at the same time waits for it."""
 
 
 def windows_of(run: RunSpec) -> RunSpec:

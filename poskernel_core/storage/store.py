@@ -16,12 +16,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Container, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
 import diskcache
 import numpy as np
-from cachetools import LRUCache
+from cachetools import LRUCache, cachedmethod
 from diskcache.core import MODE_BINARY
 from filelock import FileLock, Timeout
 
@@ -54,6 +55,10 @@ NOTICE = (
 )
 
 
+class LayerMissing(Exception):
+    """A layer's statistics are damaged or no longer in the store."""
+
+
 class Store:
     """Arrays with a JSON header, by key; safe for threads and processes.
 
@@ -65,7 +70,6 @@ class Store:
     Attributes:
         limit: the size limit in bytes.
         notice: a sentence about a damaged store, for display; None if all is well.
-        layers: statistics that were read lately, by key.
 
     Raises:
         BadRequest: the directory cannot be used, or the limit is not a valid size.
@@ -78,9 +82,10 @@ class Store:
         self.notice: str | None = None
         gigabytes = settings().cache_gb if limit_gb is None else checked_gb(limit_gb)
         self.limit = int(gigabytes * 2**30)
-        self.layers: LRUCache[str, dict[str, np.ndarray]] = LRUCache(
+        self._layers: LRUCache[str, dict[str, np.ndarray]] = LRUCache(
             min(BYTES_IN_MEMORY, self.limit), lambda arrays: sum(a.nbytes for a in arrays.values())
         )
+        self._reading = threading.Condition()
         self._shipped = shipped()
         self._opening = threading.Lock()
         self._cache: diskcache.Cache | None = None
@@ -111,6 +116,22 @@ class Store:
         """
         stored = self._read(key)
         return self._shipped.get(key) if stored is None else stored[1]
+
+    @cachedmethod(attrgetter("_layers"), lambda _, key: key, condition=attrgetter("_reading"))
+    def layer(self, key: str) -> dict[str, np.ndarray]:
+        """Return the arrays of a layer, for reading; those that were read lately stay in memory.
+
+        Who needs the same layer at the same time waits for it.
+
+        Raises:
+            LayerMissing: the entry is gone or damaged.
+        """
+        entry = self.get(key)
+        if entry is None:
+            raise LayerMissing(key)
+        for array in entry[1].values():
+            array.setflags(write=False)
+        return entry[1]
 
     def put_bytes(self, key: str, data: bytes) -> None:
         """Write bytes that another store's :meth:`get_bytes` returned (already checked).
