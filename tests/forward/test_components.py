@@ -7,7 +7,7 @@ from transformers import AutoModelForCausalLM
 
 from poskernel_core.common.errors import UnsupportedModel
 from poskernel_core.forward import blocks, components, loading
-from poskernel_core.forward.components import read_components
+from poskernel_core.forward.components import read_components, read_parts
 from poskernel_core.models import catalog
 from tests.support import builders
 from tests.support.builders.families import tried
@@ -195,6 +195,17 @@ def test_refused(loaded, ids, name):
     with pytest.raises(UnsupportedModel, match=REFUSED[name]) as refusal:
         read_components(loaded[name], ids, 1)
     assert str(refusal.value).count("\n") == 0
+
+
+def test_queries_that_are_scaled_by_their_position(loaded, ids):
+    """Llama 4's, where it does not turn them, are not read; what was written before them is."""
+    model, seen = loaded["llama4"], Recorder()
+    with pytest.raises(UnsupportedModel, match="does not know"):
+        read_components(model, ids, 1)
+    model.run(ids, observers=[seen], until=2)
+    written = sum(part.written().sum(dim=0) for each in read_parts(model, ids, 2) for part in each)
+    stream = seen.residuals[2]
+    close(written[0] - written[1], stream[0] - stream[1])  # but for biases
 
 
 def test_norms_after_the_sum(tmp_path, ids):

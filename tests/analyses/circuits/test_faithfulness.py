@@ -37,15 +37,11 @@ SKIP, LENGTH = 3, 11
 SCALE = {"gpt2": [7**-0.5] * 3, "llama": [10**-0.5] * 3}
 
 
-def quiet(done, total):
-    """Nobody watches."""
-
-
-def perform(path, rows, windows=None, progress=quiet, more=None, **params):
+def perform(path, rows, windows=None, progress=None, more=None, model=None, **params):
     windows = some_windows(7, LENGTH, True) if windows is None else windows
     asked = Faithfulness.params(pairs=table(rows), skip=SKIP, **params)
-    subject = subject_of(loaded(path), windows, **(more or {}))
-    return Faithfulness().perform(subject, {}, asked, progress)
+    subject = subject_of(model or loaded(path), windows, **(more or {}))
+    return Faithfulness().perform(subject, {}, asked, progress or (lambda done, total: None))
 
 
 def test_numbers_of_heads_by_hand():
@@ -73,14 +69,15 @@ def test_numbers_rise_to_all_heads(total):
 @pytest.mark.parametrize(("name", "outside"), [
     ("gpt2", "changed"), ("llama", "changed"), ("gpt2", "kernel"), ("llama", "mean"),
 ])  # fmt: skip
-def test_against_plain_transformers(model_dirs, name, outside):
+def test_against_plain_transformers(model_dirs, wide, name, outside):
     """Rankings of halves, what is recovered at six sizes, errors and what remains of k80."""
     path, windows = model_dirs[name], some_windows(7, LENGTH, True)
     rows, plain = random_rows(path), Exchanged(path)
-    asked = {"outside": outside, "order": "L1H0, L2H1"}
+    patterns = kernels.rows(path, windows, SKIP, SCALE[name])["kernel"]
+    model = wide(path, plain.model)
+    asked = {"outside": outside, "order": "L1H0, L2H1", "model": model}
     found = of_all_texts(perform(path, rows, windows, more={"batch": 5}, **asked))
     own = found.words("curve").index(OWN_ORDER)
-    patterns = kernels.rows(path, windows, SKIP, SCALE[name])["kernel"]
     layers, heads = len(patterns), plain.count
     every = [*np.ndindex(layers, heads)]
 
@@ -123,14 +120,16 @@ def test_against_plain_transformers(model_dirs, name, outside):
     none, whole = margins(KEPT, 0), margins(KEPT, len(every))
     counts = found.coordinates["first"].tolist()
     difference = (whole - none).mean()
-    assert difference == pytest.approx(float(found.values["difference"]), abs=1e-4)
+    exact = 1e-4 if outside == "kernel" else 1e-8  # kernels have 32 bits here
+    assert difference == pytest.approx(float(found.values["difference"]), abs=exact)
     for count in (1, 3, 7, 14):
         at = counts.index(count)
         for place, curve in enumerate(found.words("curve")[:-1]):
             part = margins(curve, count) - none
             expected = part.sum() / (whole - none).sum()
             got = found.values["recovered"][place, at]
-            assert expected == pytest.approx(got, abs=1e-4), (curve, count)
+            near = 1e-4 if curve == BY_KERNELS else exact
+            assert expected == pytest.approx(got, abs=near), (curve, count)
             if place == own:
 
                 def ratio(kept, part=part):
@@ -138,7 +137,7 @@ def test_against_plain_transformers(model_dirs, name, outside):
                     return part[some].sum() / (whole - none)[some].sum()
 
                 error = oracles.jackknife(10, ratio)
-                assert error == pytest.approx(found.errors["recovered"][place, at], abs=1e-4)
+                assert error == pytest.approx(found.errors["recovered"][place, at], abs=near)
     assert (0, 1) == pytest.approx(
         (found.values["recovered"][0, 0], found.values["recovered"][0, -1])
     )

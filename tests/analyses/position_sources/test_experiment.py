@@ -4,19 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 import poskernel_core as pk
 from poskernel_core.analyses.position_sources import experiment
 from poskernel_core.analyses.position_sources.spec import KINDS, HeadSources, PositionSources
-from poskernel_core.common.errors import UnsupportedModel
-from poskernel_core.forward.components import read_components
 from tests.support.builders.contextual import perform, some_windows, study
-from tests.support.builders.families import EVERY_MODEL, tried
+from tests.support.builders.families import EVERY_MODEL
 from tests.support.builders.position_sources import passed_on
 from tests.support.oracles import jackknife_se
 from tests.support.oracles_position_sources import Expected, Split
-from tests.support.passes import loaded
 from tests.support.refusals import refused
 
 TEXTS, CONTEXT, SKIP, GROUPS = 20, 11, 2, 10
@@ -127,30 +123,6 @@ def test_all_heads_agree_with_one_head(paths, name):
         assert kinds["heads_share"] == pytest.approx(np.nansum(share[heads]), abs=1e-12)
         assert np.isnan(kinds["wpos_share"]) == (name != "gpt2")
         assert np.isnan(kinds["bias_share"]) == (name != "bloom")
-
-
-REFUSED = ("deepseek2", "deepseek3", "olmo", "mpt")
-"""By `read_components`, which has its own tests."""
-
-
-@pytest.mark.parametrize("name", [each for each in tried() if each not in REFUSED])
-def test_components_add_up_to_the_mean_keys(tmp_path, name):
-    """In every family: what is projected and turned is the mean key, nothing left over."""
-    model = loaded(EVERY_MODEL[name].build(tmp_path / name))
-    tokens = torch.from_numpy(some_windows(3, 19))
-    for layer in model.geometry.with_heads:
-        if (name, layer) == ("llama4", 1):  # it scales queries by their position
-            with refused("does not know", UnsupportedModel):
-                read_components(model, tokens, layer)
-            continue
-        found = read_components(model, tokens, layer)
-        kv = found.call.k.shape[1]
-        for own in range(kv):
-            head = own * found.call.q.shape[1] // kv
-            keys = experiment.turned(found, experiment.component_keys(found, head))
-            assert len(keys) == len(found.names)
-            whole = found.call.k[:, own].sum(dim=0).numpy()
-            np.testing.assert_allclose(keys.sum(axis=0), whole, atol=1e-5 * np.abs(whole).max())
 
 
 @pytest.mark.parametrize(
