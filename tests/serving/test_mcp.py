@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -27,7 +26,7 @@ from serving.api import Api
 from serving.callers import Callers
 from serving.mcp import Mcp
 from tests.serving.test_api import FAR, MODEL, RUN, finish
-from tests.serving.test_api_hostile import HOSTS, NAMES, ORIGINS, PLACES, looked_at  # noqa: F401
+from tests.serving.test_api_hostile import looked_at  # noqa: F401
 from tests.support import ROOT, WAIT, made_results, until
 from tests.support.fake_worker import Desk
 from tests.support.server import PATIENCE, environment, run_alone
@@ -190,35 +189,24 @@ def test_errors(offered, shipped, shipped_only, tool, arguments, said):
     assert "Traceback" not in told
 
 
-def test_files_of_the_host(offered, shipped, shipped_only, looked_at):  # noqa: F811
-    """Nothing is looked at, and what is there is answered like what is not."""
+def test_names_come_from_outside(offered, shipped, shipped_only, looked_at):  # noqa: F811
+    """As over the API, whose tests have all names: no file is looked at, and a text is a text."""
+    path = str(ROOT / "README.md")
 
     async def work(client):
-        said = set()
-        for place, (_, body) in PLACES.items():
-            for name in NAMES if place == "model" else NAMES[::5]:
-                if "pin" in place and not name.strip():
-                    continue
-                looked_at.clear()
-                said.add(await call(client, "ask", **json.loads(body(name))))
-                known = {name, name.strip(), str(Path(name).expanduser())} - {"", "/"}
-                assert set() == known & {*looked_at}, (place, name)
-        return said
+        return [
+            await call(client, "ask", question=question, **{"model": MODEL, **asked})
+            for question, asked in (
+                ("etc", {"model": path}),
+                ("etc", {"run": {"corpus": path}}),
+                ("own-text", {"params": {"text": path}}),
+            )
+        ]
 
-    said = calling(offered(shipped), work)
-    assert all(each.startswith("There is no such ") for each in said), said
-
-
-def test_a_text_is_no_path(offered, shipped, shipped_only, looked_at):  # noqa: F811
-    """It is a text, whatever it looks like: here one that nobody has computed."""
-    text = str(ROOT / "README.md")
-
-    def asked(client):
-        params = {"text": text}
-        return call(client, "ask", question="own-text", model=MODEL, params=params)
-
-    assert "computes nothing itself" in calling(offered(shipped), asked)
-    assert text not in looked_at
+    *files, text = calling(offered(shipped), work)
+    assert all(each.startswith("There is no such ") for each in files), files
+    assert "computes nothing itself" in text
+    assert path not in looked_at
 
 
 @pytest.mark.parametrize("name", ANALYSES)
@@ -378,25 +366,11 @@ LET_IN = 400
 """It gets as far as the SDK, which misses a session."""
 
 
-@pytest.mark.parametrize(("client", "host", "settings", "let_in"), HOSTS)
-def test_by_which_host_it_is_asked(shipped, monkeypatch, client, host, settings, let_in):
-    for name, text in {"POSKERNEL_API": "on", **settings}.items():
-        monkeypatch.setenv(name, text)
-    reply = tried(shipped, ("Host", host), client=client)
-    assert (LET_IN if let_in else 403) == reply.status_code
-
-
-@pytest.mark.parametrize(("host", "headers", "let_in"), ORIGINS[::3])
-def test_from_which_site_it_is_asked(shipped, monkeypatch, host, headers, let_in):
-    monkeypatch.setenv("POSKERNEL_ADDRESS", "https://kernels.lab.org/heads")
-    monkeypatch.setenv("POSKERNEL_API", "on")
-    reply = tried(shipped, ("Host", host), *headers.items())
-    assert (LET_IN if let_in else 403) == reply.status_code
-    assert [] == [name for name in reply.headers if name.startswith("access-control")]
-
-
 def test_who_is_answered(shipped, monkeypatch):
-    """Without a word of the host, its own machine alone; a form of another site never."""
+    """Without a word of the host, its own machine alone; a form of another site never.
+
+    Hosts and sites are those of the API, whose tests have them all.
+    """
     monkeypatch.setenv("POSKERNEL_ADDRESS", "http://localhost")
     for mode, client, status in (
         ("", ("127.0.0.1", 5000), LET_IN),
@@ -411,6 +385,11 @@ def test_who_is_answered(shipped, monkeypatch):
     monkeypatch.setenv("POSKERNEL_API", "on")
     assert 415 == tried(shipped, ("Content-Type", "text/plain")).status_code
     assert 405 == tried(shipped, method="OPTIONS").status_code
+    assert LET_IN == tried(shipped, ("Host", "started.lab:8501")).status_code
+    for told in (("Host", "evil.org"), ("Origin", "http://evil.org")):
+        reply = tried(shipped, told)
+        assert 403 == reply.status_code
+        assert [] == [name for name in reply.headers if name.startswith("access-control")]
     assert 413 == tried(shipped, ("Content-Length", str(10**7))).status_code
 
 
