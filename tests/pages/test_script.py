@@ -1,9 +1,7 @@
 """Every page as a script, without a browser: it runs, and what a stored result costs to show."""
 
 import ast
-import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +20,7 @@ from poskernel_core.common.rounding import NO_NUMBER
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.models import curated
 from tests.support.bound import heads_of_cards, opened, opened_as_linked, positions
-from tests.support.server import ROOT, environment
+from tests.support.server import ROOT
 from tools.recorded import figures_on, open_page
 
 FILES = sorted((ROOT / "pages").rglob("*.py"))
@@ -34,22 +32,6 @@ WAITING = ("compare", "methods", "position_sources")
 WITH_BOX = ("position_vs_token",)
 """Pages that tell at first what rotary positions mean there."""
 COMPUTE = ("forward", "passes", "statistics", "engine.worker")
-ALONE = """
-import json, sys
-from streamlit.testing.v1 import AppTest
-app = AppTest.from_file("app.py", default_timeout=120)
-for each in sys.argv[1:]:
-    name, value = each.split("=")
-    app.query_params[name] = value
-app.run()
-print(json.dumps({
-    "exceptions": [each.value for each in app.exception],
-    "errors": [each.value for each in app.error],
-    "titles": [each.value for each in app.title],
-    "charts": len([each for each in app.get("bidi_component") if "figure" in each.proto.id]),
-    "modules": sorted(sys.modules),
-}))
-"""
 
 
 def imports(file: Path) -> list[str]:
@@ -112,20 +94,6 @@ def test_what_is_precomputed_is_that_of_the_pages(shipped, monkeypatch, name, ch
     assert (charts, 0) == (len(figures_on(app)), len(app.get("progress")))
     assert shipped.worker_pid is None
     assert set() < {each.key for each in asked} <= {make_plan(each).key for each in told}
-
-
-@pytest.mark.slow
-def test_a_stored_result_is_shown_without_torch(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, f"model={MODEL}"],
-        cwd=ROOT, env=environment(tmp_path, shipped=True), capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-    assert 0 == done.returncode, done.stderr
-    seen = json.loads(done.stdout.splitlines()[-1])
-    assert (["Map"], 0, []) == (seen["titles"], seen["charts"], seen["errors"])
-    heavy = {"torch", "transformers", "transformer_lens", "datasets"}
-    assert set() == heavy & set(seen["modules"])
 
 
 def test_pages_leave_computing_to_the_worker():
