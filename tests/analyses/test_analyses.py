@@ -1,24 +1,21 @@
-"""Analyses of statistics in memory against the oracles, on three architectures."""
+"""Analyses of statistics in memory: what is left blank, limits of kinds, blocks, parameters."""
 
 import numpy as np
 import pytest
 
 import poskernel_core as pk
 from poskernel_core.analyses.base import Analysis, SkipParams
-from poskernel_core.common.heads import head_name
 from poskernel_core.common.result import estimates
 from poskernel_core.common.views import stacked, without
 from poskernel_core.data.made import doubled
 from poskernel_core.forward import attention
-from tests.support import builders, oracles
+from tests.support import builders
 from tests.support.passes import loaded
 from tests.support.raw import analyse
 from tests.support.refusals import refused
-from tests.support.widths import arithmetic_in
 
 NAMES = ("gpt2", "gpt_neo", "llama")
 EACH = pytest.mark.parametrize("name", NAMES)
-SKIPS = pytest.mark.parametrize("skip", [0, 4])
 WINDOWS, CONTEXT = 5, 23
 POSITIONS = (0, 3, 4, 11, 22)
 
@@ -27,28 +24,6 @@ POSITIONS = (0, 3, 4, 11, 22)
 def passes(model_dirs):
     ids = builders.random_ids(WINDOWS, CONTEXT, seed=43).numpy()
     return {name: pk.run_pass(loaded(model_dirs[name]), ids, positions=POSITIONS) for name in NAMES}
-
-
-class Head:
-    """One head of a pass, by the oracles: its kernels and mean kernels at recorded positions."""
-
-    def __init__(self, gathered, layer, head, skip):
-        arrays, header = gathered.layer(layer), gathered.header
-        shared = head * header.n_kv_heads // header.n_heads
-        self.window, self.skip = header.sliding_windows[layer], skip
-        self.observed = dict(zip(POSITIONS, arrays["mean_rows"][head].tolist(), strict=True))
-        self.kernels = {
-            n: [
-                oracles.kernel_row(
-                    q, arrays["mean_keys"][shared].tolist(), header.scales[layer], n, skip,
-                    self.window,
-                )
-                for q in arrays["queries"][place, head].tolist()
-            ]
-            for place, n in enumerate(POSITIONS)
-            if n >= skip
-        }  # fmt: skip
-        self.means = {n: oracles.mean_row(rows) for n, rows in self.kernels.items()}
 
 
 def heads_of(gathered):
@@ -82,47 +57,6 @@ def test_thresholds_of_kinds(passes):
         assert kinds == [k for layer in result.text_of("kind") for k in layer]
         seen.add(tuple(kinds))
     assert 4 == len(seen)
-
-
-@EACH
-@SKIPS
-@pytest.mark.parametrize("place", ["NumPy", "64 bits"])
-def test_kernel(passes, name, skip, place):
-    n = 11
-    with arithmetic_in(place) as tolerance:
-        result = analyse("kernel", passes[name], skip=skip, query=n)
-
-    for layer, head in heads_of(passes[name]):
-        truth = Head(passes[name], layer, head, skip)
-        rows, values = np.array(truth.kernels[n]), result.values
-        observed = np.where(np.arange(CONTEXT) < skip, 0, truth.observed[n])
-        np.testing.assert_allclose(values["kernel"][layer, head], truth.means[n], atol=tolerance)
-        low, high = np.percentile(rows, (10, 90), axis=0)
-        np.testing.assert_allclose(values["kernel_low"][layer, head], low, atol=1e-9)
-        np.testing.assert_allclose(values["kernel_high"][layer, head], high, atol=1e-9)
-        np.testing.assert_allclose(
-            values["observed"][layer, head], observed / observed.sum(), atol=1e-7
-        )
-        assert oracles.etc(truth.means[n]) == pytest.approx(values["etc"][layer, head])
-
-
-@EACH
-@SKIPS
-def test_kernel_map(passes, name, skip):
-    for layer, head in ((0, 0), (1, 3), (2, 4)):
-        result = analyse("kernel-map", passes[name], skip=skip, head=head_name(layer, head))
-        truth = Head(passes[name], layer, head, skip)
-        for place, n in enumerate(POSITIONS):
-            seen = oracles.visible(n, skip, truth.window)
-            hidden = [i for i in range(CONTEXT) if i not in seen]
-            assert np.isnan(result.values["kernel"][place, hidden]).all()
-            if n < skip:
-                continue
-            kernel, total = np.array(truth.means[n]), sum(truth.observed[n][skip:])
-            observed = np.array(truth.observed[n]) / total
-            found = {value: array[place, seen] for value, array in result.values.items()}
-            np.testing.assert_allclose(found["kernel"], kernel[seen], atol=1e-6)
-            np.testing.assert_allclose(found["observed"], observed[seen], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import poskernel_core as pk
 from poskernel_core.analyses import find
 from poskernel_core.analyses.kernels.etc import EtcHeatMap
 from poskernel_core.common.errors import BadRequest, Cancelled
+from poskernel_core.common.heads import head_name
 from tests.support import builders, oracles
 from tests.support import oracles_groups as groups
 from tests.support import oracles_positions as op
@@ -145,6 +146,9 @@ def test_kernel(made, name, size):
             return row / row.sum()
 
         compare(found, at, *both(heads[at], observed), "observed")
+        rows = [row for group in heads[at].kernels(heads[at].groups, N, SKIP) for row in group]
+        spread = np.stack([found.values[f"kernel_{end}"][at] for end in ("low", "high")])
+        np.testing.assert_allclose(spread, np.percentile(rows, (10, 90), axis=0), atol=1e-6)
         for group, row in enumerate(kept[1:]):
             turned = by_offset.values["replicate"][group][at]
             np.testing.assert_allclose(turned[: len(seen)], np.array(row)[seen][::-1], atol=1e-6)
@@ -155,6 +159,24 @@ def test_kernel(made, name, size):
             *([np.array(row)[seen][::-1] for row in rows] for rows in (exact, kept)),
             "kernel",
         )
+
+
+@EACH
+def test_kernel_map(made, name, size):
+    """A row for each recorded position; what a position does not see is blank."""
+    gathered, heads = made(name, size)
+    for at in MODELS[name]:
+        found = pk.analyse("kernel-map", gathered, skip=SKIP, head=head_name(*at)).values
+        for place, n in enumerate(POSITIONS):
+            seen = heads[at].visible(n, SKIP)
+            for each in ("kernel", "observed"):
+                assert seen == np.flatnonzero(np.isfinite(found[each][place])).tolist()
+            if seen:
+                row = np.array(heads[at].mean_kernel(heads[at].groups, n, SKIP))
+                gap = heads[at].gap(heads[at].groups, n, SKIP)
+                np.testing.assert_allclose(found["kernel"][place, seen], row[seen], atol=1e-6)
+                observed = found["kernel"][place, seen] - found["observed"][place, seen]
+                np.testing.assert_allclose(observed, gap, atol=1e-6)
 
 
 @EACH
