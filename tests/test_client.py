@@ -1,6 +1,5 @@
 """A server asked from Python: the same results to the bit, errors, jobs, and what is refused."""
 
-import json
 import threading
 import time
 from pathlib import Path
@@ -360,13 +359,3 @@ def test_the_command_line(server, capsys, monkeypatch, tmp_path):
     assert [each.split()[0] for each in models] == [each.split()[0] for each in theirs]
     assert 2 == cli.main([*asked, "--device", "cpu"])
     assert "leave both out" in capsys.readouterr().err
-
-
-def test_stages_on_the_command_line(computing, capsys):
-    asked = ("show", "etc", MODEL, "--query", "40", "--context", "64", "--windows", "40")
-    lines = printed(
-        capsys, *asked, "--skip", "3", "--live", "--json", "--server", computing.address
-    )
-    stages = [json.loads(line) for line in lines.splitlines()]
-    assert {40} == {each["of"] for each in stages}
-    assert 40 == stages[-1]["windows"]

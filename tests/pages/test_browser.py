@@ -9,45 +9,28 @@ from playwright.sync_api import Page, expect
 from tests.pages.test_pages import NOTE
 from tests.support.visit import (
     LATER,
-    QUERY,
-    SKIP,
     cell,
     cells,
-    choose,
     console,
     head_shown,
     in_both_themes,
     no_trouble,
     settle,
-    slider,
-    tool,
-    unfold_run,
     values,
+    visit,
 )
-from tests.support.visit import visit as open_page
 
 pytestmark = pytest.mark.browser
 
 FIRST = {"Model": "demo-gpt2", "Corpus": "sample", "Head": "L2H6", "query": "400", "skip": "4"}
 
 
-@pytest.fixture
-def visit(page: Page, server):
-    def opened(path: str = "/", **parameters: object) -> Page:
-        open_page(page, server.link(path, **parameters))
-        if path == "/":
-            expect(cells(page)).to_have_count(32)
-        return page
-
-    return opened
-
-
-def test_the_landing_page(page, visit, server):
+def test_the_landing_page(page, server):
     """It is whole and asks nobody else; a head is opened by mouse and left by back."""
     trouble, hosts = console(page), set()
     page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
     page.add_init_script(NOTE)
-    visit()
+    visit(page, server.link())
     for _ in in_both_themes(page):
         expect(cells(page)).to_have_count(32)
         labels = [each.get_attribute("aria-label") for each in cells(page).all()]
@@ -72,29 +55,6 @@ def a_strange_script_is_refused(page: Page) -> None:
     assert ["script-src-elem inline"] == page.evaluate("violations")
 
 
-def test_sliders_and_another_corpus(visit):
-    """A link keeps what equals an end of a slider; position, skip and corpus are followed."""
-    page = visit(skip=0, query=15, context=64)
-    cell(page, "L1H1").click()
-    expect(head_shown(page)).to_contain_text("L1H1 at n = 15")
-    settle(page)
-    query = urlsplit(page.url).query
-    assert {"windows=50", "skip=0", "query=15", "context=64", "head=L1H1"} == set(query.split("&"))
-    slider(page, QUERY).press("ArrowRight")
-    expect(head_shown(page)).to_contain_text("L1H1 at n = 17")
-    expect(page).to_have_url(re.compile("query=17"))
-    unfold_run(page)
-    slider(page, SKIP).press("ArrowRight")
-    expect(page).to_have_url(re.compile("skip=1"))
-    slider(page, SKIP).press("ArrowRight")
-    expect(page).to_have_url(re.compile("skip=2"))
-    choose(page, "Corpus", "bible")
-    settle(page)
-    with tool(page, "kernel", "Provenance") as told:
-        for words in ("Corpus bible", "First 2 keys skipped."):
-            expect(told.get_by_text(words)).to_be_visible()
-
-
 def back(page: Page) -> None:
     """One step in the history per click, if a second lies between; position and skip stay."""
     for name in ("L1H1", "L2H2"):
@@ -109,19 +69,3 @@ def back(page: Page) -> None:
         settle(page)
         expect(head_shown(page)).to_contain_text(f"{name} at n = 400")
         assert FIRST | {"Head": name} == values(page)
-
-
-def test_another_model_keeps_what_fits(visit):
-    """A cell or position that the new model lacks moves to the nearest; the head stays there."""
-    page = visit(head="L3H7", query=511)
-    choose(page, "Model", "demo-attn-2l")
-    expect(cells(page)).to_have_count(16)
-    settle(page)
-    moved = {"Model": "demo-attn-2l", "Head": "L1H7", "query": "127"}
-    assert FIRST | moved == values(page)
-    choose(page, "Model", "demo-gpt2")
-    expect(cells(page)).to_have_count(32)
-    settle(page)
-    no_trouble(page)
-    assert FIRST | {"Head": "L1H7"} == values(page)
-    assert {"windows=50", "head=L1H7"} == set(urlsplit(page.url).query.split("&"))

@@ -7,6 +7,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+import poskernel_core as pk
 from pages.interventions.page import MODES
 from pages.shared.cards import card, explained
 from pages.shared.cards import figure as cards
@@ -84,6 +85,16 @@ def test_an_empty_figure_says_why(night):
     bare.chosen["layer"] = 2
     assert "Layer 2 has no heads: it is recurrent." in cards.ready(partial(empty, bare)).spec
     assert "Nothing to draw" in cards.ready(partial(empty, result())).spec
+
+
+def test_where_a_number_comes_from(shipped):
+    told = card.provenance_line(pk.show("etc", "demo-attn-2l", engine=shipped))
+    for words in (
+        "**demo\\-attn\\-2l**, revision main",
+        "Corpus **sample**: 500 windows of 128 tokens",
+        "First 4 keys skipped. float32 on cpu, ",
+    ):
+        assert words in told
 
 
 def test_the_documentation_of_a_question(monkeypatch, tmp_path):

@@ -96,12 +96,14 @@ def test_the_name_of_today_wins(follow):
 
 
 def test_a_link_that_fits_says_nothing(follow):
-    link = {"head": "L1H3", "query": "255", "skip": "0", "start": "false", "windows": "50",
+    link = {"head": "L1H3", "query": "127", "skip": "0", "start": "false", "windows": "50",
             "context": "256", "measure": "half-mass distance", "kinds": ["local", "uniform"],
             "lshare": "0.25", "order": "largest first"}  # fmt: skip
     app = follow(HEATMAP, **link)
     assert not app.exception
     assert not app.warning
+    choose(app, "head", "L1H1")  # of the rest nothing is lost, an end of a slider least of all
+    assert link | {"head": "L1H1"} == dict(app.query_params)
 
 
 def test_the_notice_goes_with_a_choice(follow):

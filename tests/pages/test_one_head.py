@@ -61,13 +61,16 @@ def test_who_has_chosen_nothing_is_shown_what_the_page_needs():
     assert FIRST == chosen_in(open_page(app, "head"))[0]
 
 
-@pytest.mark.parametrize(("model", "cell", "near"), [
-    ("demo-attn-2l", "L3H7", "L1H7"), ("demo-rotary", "L3H2", "L3H2"),
+@pytest.mark.parametrize(("model", "cell", "near", "query"), [
+    ("demo-attn-2l", "L3H7", "L1H7", 127), ("demo-rotary", "L3H2", "L3H2", 511),
 ])  # fmt: skip
-def test_another_model_shows_the_nearest_head(model, cell, near):
-    app = opened("head", head=cell)
+def test_another_model_shows_the_nearest_head(model, cell, near, query):
+    """And position; back at the first, the head stays there."""
+    app = opened("head", head=cell, query="511")
     bound(app)["model"].select(model).run()
-    assert (model, near) == chosen_in(app)
+    assert (model, near, query) == (*chosen_in(app), chosen(app, "query"))
+    bound(app)["model"].select("demo-gpt2").run()
+    assert ("demo-gpt2", near) == chosen_in(app)
 
 
 def test_who_has_chosen_a_rotary_model_keeps_it_on_the_helix():

@@ -313,13 +313,6 @@ def test_a_text_of_keys_that_are_skipped(computed):
     assert "row" in figures_on(opened("own_text", skip="0", **asked))
 
 
-@pytest.mark.slow
-def test_a_score_split_against_another_key(computed):
-    asked = {"text": TYPED, "skip": "0", "windows": "20", "context": "128", "split": "true"}
-    app = fine(opened("own_text", against="against another key", **asked))
-    assert {"reasons", "stacks"} <= {*figures_on(app)}
-
-
 def test_a_host_that_forbids_keeping(script, fresh_engine, monkeypatch):
     monkeypatch.setenv("POSKERNEL_KEEP_TEXTS", "0")
     app = script()

@@ -1,18 +1,15 @@
 """Random quick choices in several tabs: do title, controls and address say what the last ones say?
 
-``python -m tests.support.quick_choices URL SEQUENCES SEED [TABS] [--passes]`` opens pages of a
-server and makes in each sequence some choices with pauses of 0 to 0.4 s: heads and positions in the
-sidebar, models, and whatever the page itself has to choose from. Once the page is still, and the
-server has heard all, every choice must be shown and be in the address. A third of the sequences
+In each sequence some choices are made on a page, with pauses of 0 to 0.4 s: heads and positions in
+the sidebar, models, and whatever the page itself has to choose from. Once the page is still, and
+the server has heard all, every choice must be shown and be in the address. A third of the sequences
 makes one choice and goes Back: all is as before. Another third loads the address again: all is as
-it was. ``--passes`` has a third of them made while a pass is in progress. What was lost is printed,
-with its sequence.
+it was. A third may be made while a pass is in progress.
 """
 
 import asyncio
 import random
 import re
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -362,13 +359,3 @@ async def run(url: str, count: int, seed: int, tabs: int = 4, passes: bool = Fal
         await asyncio.gather(*(work(each, groups, seed, passes, report) for each in opened))
         await browser.close()
     return report
-
-
-if __name__ == "__main__":
-    given = [each for each in sys.argv[1:] if each != "--passes"]
-    began = time.monotonic()
-    lost = asyncio.run(run(given[0], *map(int, given[1:]), passes="--passes" in sys.argv))
-    print(
-        *lost, f"{given[1]} sequences, {len(lost)} lost, {time.monotonic() - began:.0f} s", sep="\n"
-    )
-    sys.exit(bool(lost))
