@@ -21,7 +21,6 @@ from poskernel_core.common.errors import (
     ComputeFailed,
     NoSpace,
     ReadOnlyStore,
-    StoreFailed,
 )
 from poskernel_core.common.modules import environment
 from poskernel_core.common.shards import WHOLE
@@ -240,10 +239,6 @@ def test_a_worker_that_cannot_be_started(fresh_engine, asked, monkeypatch):
     assert fresh_engine.result(asked(), 300) is not None
 
 
-def gathers(store, run):
-    runner.gather_run(WorkerContext(store), run, Execution(device="cpu"), {}, lambda *_: None)
-
-
 @pytest.mark.usefixtures("near_worker")
 def test_a_full_disk(tmp_path, model_dirs, asked):
     """A pass that cannot be written ends in one sentence, and the same worker goes on later."""
@@ -264,27 +259,6 @@ def test_a_full_disk(tmp_path, model_dirs, asked):
         assert engine.result(scores(model_dirs["gpt2"], 1), WAIT) is not None
         assert worker == engine.worker_pid
         engine.close()
-
-
-def test_the_disk_fills_up_during_a_pass(tmp_path, asked, monkeypatch):
-    """No lane is lost when the end of a pass, and the worker's log, can no longer be written."""
-    with small_disk(tmp_path / "disk", 8) as disk:
-        store, run, filler = Store(disk / "store"), asked(5).run, []
-        finish = runner.streaming.finish
-
-        def then_full(*given):
-            filler.append(fill(disk))
-            return finish(*given)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(runner.streaming, "finish", then_full)
-            with pytest.raises(StoreFailed, match="No space is left"):
-                gathers(store, run)
-        assert StoredStatistics.open(store, run) is None
-        filler[0].unlink()
-        gathers(store, run)
-        assert StoredStatistics.open(store, run) is not None
-        store.close()
 
 
 @pytest.mark.usefixtures("near_worker")

@@ -51,26 +51,6 @@ PLACES = st.integers(0, 700)
 
 
 @pytest.mark.parametrize(
-    ("step", "edges"),
-    [
-        (1, [1, 2, 3, 4, 5]),
-        (3, [1, 2, 3, 6, 9]),
-        (7, [1, 2, 4, 7, 14]),
-        (16, [1, 2, 4, 8, 16, 32]),
-        (17, [1, 4, 16, 17, 34]),
-        (100, [1, 4, 16, 64, 100, 200]),
-    ],
-)
-def test_edges(step, edges):
-    """One window, then about twice as many, or four times as many of large batches."""
-    found = [0]
-    for _ in edges:
-        found.append(next_edge(found[-1], step))
-
-    assert [0, *edges] == found
-
-
-@pytest.mark.parametrize(
     ("each", "step", "ends"),
     [
         (1, 3, [1]),
@@ -80,11 +60,16 @@ def test_edges(step, edges):
         (13, 3, [1, 2, 6, 12, 13]),
         (50, 1, [1, 2, 4, 8, 16, 24, 32, 40, 48, 50]),
         (50, 13, [1, 2, 4, 8, 26, 39, 50]),
+        (50, 16, [1, 2, 4, 8, 16, 32, 48, 50]),
+        (50, 17, [1, 4, 16, 34, 50]),
         (50, 32, [1, 4, 16, 32, 50]),
     ],
 )
 def test_ends_of_rounds(each, step, ends):
-    """They double up to eight windows of every group; later eight follow, or a batch."""
+    """They double up to eight windows of every group; later eight follow, or a batch.
+
+    With batches of more than sixteen windows, they are four times as many.
+    """
     assert ends == round_ends(each, step)
 
 
