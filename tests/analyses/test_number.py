@@ -19,6 +19,7 @@ from poskernel_core.analyses.patching.views import sizes_so_far
 from poskernel_core.common.jackknife import Estimate
 from poskernel_core.common.result import Result, estimates, outputs
 from poskernel_core.common.rounding import brief
+from tests.support.made_findings import made
 
 DECLARED = (
     *estimates("sink [layer head]", "share", "a share", bounds=(0, 1)),
@@ -155,16 +156,13 @@ def test_heads_below_the_line(numbers, count):
 def test_sizes_of_effects():
     """An effect, or where it is not known its estimate, is turned about 0 with its interval."""
     effect, attribution = np.array([[0.5, -0.25, math.nan]]), np.array([[9.0, 9.0, -0.125]])
-    made = Result(
-        analysis="patch-heads",
-        params={},
-        values={"effect": effect, "attribution": attribution},
-        axes=dict.fromkeys(("effect", "attribution"), ("layer", "head")),
-        units=dict.fromkeys(("effect", "attribution"), "share"),
+    found = made(
+        "patch-heads",
+        {"effect": effect, "attribution": attribution},
         lows={"effect": effect - 0.25, "attribution": attribution - 0.5},
         highs={"effect": effect + 0.125, "attribution": attribution + 0.25},
     )
-    value, low, high = sizes_so_far(made)
+    value, low, high = sizes_so_far(found)
     assert [[0.5, 0.25, 0.125]] == value.tolist()
     assert [[0.25, 0.125, -0.125]] == low.tolist()
     assert [[0.625, 0.5, 0.625]] == high.tolist()

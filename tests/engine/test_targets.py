@@ -7,7 +7,6 @@ import pytest
 
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams, stands
 from poskernel_core.common.jackknife import interval
-from poskernel_core.common.result import Result
 from poskernel_core.engine import targets
 from poskernel_core.engine.targets import is_met, meets
 from poskernel_core.passes.forming import Stage
@@ -15,6 +14,7 @@ from poskernel_core.passes.worker_context import WorkerContext
 from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 from tests.support import builders
+from tests.support.made_findings import made
 from tests.support.stages import gather, held, run_over
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -32,13 +32,11 @@ def result_of(local, etc, groups=10):
     every = np.broadcast_arrays(*local, *etc, 40.0)
     arrays = [np.atleast_1d(each)[None, :, None] for each in every]
     names = ("local_mass", "etc", "visible_keys")
-    return Result(
-        analysis="etc",
+    return made(
+        "etc",
+        dict(zip(names, arrays[::2], strict=True)),
+        dict(zip(names[:2], arrays[1:4:2], strict=True)),
         params=EtcParams().model_dump(),
-        values=dict(zip(names, arrays[::2], strict=True)),
-        errors=dict(zip(names[:2], arrays[1:4:2], strict=True)),
-        axes=dict.fromkeys(names, ("layer", "head", "query")),
-        units=dict.fromkeys(names, "unit"),
         provenance={"errors": "documents", "groups": groups},
     )
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.result import Result
 from poskernel_core.export.block import EXACT, binned, edges, packed
+from tests.support.made_findings import made
 
 LAYERS, HEADS, KEYS, SKIP, QUERY = 2, 3, 53, 5, 47
 
@@ -19,13 +20,11 @@ def kernels() -> Result:
     rng = np.random.default_rng(7)
     shape = (LAYERS, HEADS, KEYS)
     values = {n: rng.random(shape) for n in ("kernel", "kernel_low", "kernel_high", "observed")}
-    return Result(
-        analysis="kernel",
+    return made(
+        "kernel",
+        values,
+        {"kernel": rng.random(shape)},
         params={"skip": SKIP, "query": QUERY, "source": "mean"},
-        values=values,
-        axes=dict.fromkeys(values, ("layer", "head", "key")),
-        units=dict.fromkeys(values, "share of attention"),
-        errors={"kernel": rng.random(shape)},
         provenance={"model": "a model", "revision": None},
     )
 
@@ -41,15 +40,15 @@ def unpacked(block: bytes) -> tuple[dict, np.ndarray]:
 
 
 def test_a_block_holds_every_offset_up_to_32_and_means_beyond():
-    made = kernels()
-    header, numbers = unpacked(packed(made))
+    found = kernels()
+    header, numbers = unpacked(packed(found))
     assert ("a model", QUERY, SKIP) == tuple(header[name] for name in ("model", "n", "skip"))
     named = ["kernel", "kernel_error", "kernel_low", "kernel_high", "observed"]
     assert (named, [LAYERS, HEADS]) == (header["names"], header["shape"])
     starts = header["offsets"]
     assert starts[-1] == QUERY - SKIP + 1
     for number, name in enumerate(named):
-        whole = (made.errors if name.endswith("_error") else made.values)[
+        whole = (found.errors if name.endswith("_error") else found.values)[
             name.removesuffix("_error")
         ]
         for layer, head in np.ndindex(LAYERS, HEADS):

@@ -33,6 +33,7 @@ from poskernel_core.export.files import (
     to_xarray,
 )
 from poskernel_core.export.notebook import View
+from tests.support.made_findings import made
 from tests.support.made_results import answer
 
 RUN = {"model": "org/some-model", "revision": None, "model_fingerprint": "0123456789abcdef",
@@ -269,27 +270,19 @@ def test_json(head):
 
 
 def test_every_export_states_the_finding():
-    made = Result(
-        analysis="sinks",
-        params={"threshold": 0.3},
-        values={"alpha": np.array([0.625, 0.01, 0.02])},
-        axes={"alpha": ("key",)},
-        units={"alpha": "share of attention"},
-        errors={"alpha": np.array([0.01, 0.01, 0.01])},
-        chosen={"layer": 3, "head": 4},
-        provenance=RUN | {"device": "cpu"},
-    )
-    said = finding_of(made)
+    at = {"chosen": {"layer": 3, "head": 4}, "provenance": RUN | {"device": "cpu"}}
+    sinks = made("sinks", {"alpha": [0.625, 0.01, 0.02]}, {"alpha": 0.01}, **at)
+    said = finding_of(sinks)
     assert said
-    assert said == json.loads(to_json(made))["finding"]
-    with np.load(io.BytesIO(to_npz(made))) as file:
+    assert said == json.loads(to_json(sinks))["finding"]
+    with np.load(io.BytesIO(to_npz(sinks))) as file:
         assert said == json.loads(str(file["finding"]))
-    page = unescape(to_html([], made, "sinks"))
+    page = unescape(to_html([], sinks, "sinks"))
     assert f"<p>{said}</p>" in page
-    view = View(made)
+    view = View(sinks)
     assert said in view.html(library=False)
     assert said in repr(view).splitlines()
-    assert said in summary(made).splitlines()
+    assert said in summary(sinks).splitlines()
 
 
 def test_html(head):

@@ -22,7 +22,10 @@ def made(analysis, numbers, errors=None, *, chosen=None, texts=None, params=None
     return Result(
         analysis=analysis,
         params=params or {},
-        values={name: np.array(value, dtype=float) for name, value in numbers.items()},
+        values={
+            name: np.array(value, dtype=getattr(value, "dtype", float))
+            for name, value in numbers.items()
+        },
         errors={
             name: np.broadcast_to(np.array(error, dtype=float), np.shape(numbers[name]))
             for name, error in (errors or {}).items()

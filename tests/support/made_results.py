@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from poskernel_core.analyses import find
 from poskernel_core.analyses.rotary.bands import CHANGES
 from poskernel_core.common.result import Result, texts_array
+from tests.support.made_findings import made
 
 SIZES = {"layer": 2, "head": 3, "other": 3, "key": 11, "query": 11, "pos": 11, "offset": 11,
          "component": 5, "case": 3, "condition": 3, "way": 4, "pair": 2, "part": 3,
@@ -80,22 +81,10 @@ def result(
     Axes and units are those that the analysis declares; `codes` are values as they are.
     """
     random = np.random.default_rng(7)
-    values = {name: np.array(random.uniform(0.1, 1.0, shape)) for name, shape in shapes.items()}
-    question = find(analysis)
-    declared = {value.name: value for value in (*question.values, *question.texts)}
-    every = values | (codes or {})
-    words = {name: texts_array(text) for name, text in (texts or {}).items()}
-    return Result(
-        analysis=analysis,
-        params=params or {},
-        values=every,
-        axes={name: declared[name].axes for name in (*every, *words)},
-        units={name: declared[name].unit for name in (*every, *words)},
-        texts=words,
-        errors={name: value / 10 for name, value in values.items()},
-        provenance={"model": "demo"},
-        **more,
-    )
+    numbers = {name: random.uniform(0.1, 1.0, shape) for name, shape in shapes.items()}
+    errors = {name: number / 10 for name, number in numbers.items()}
+    given = {"params": params, "texts": texts, "provenance": {"model": "demo"}}
+    return made(analysis, numbers | (codes or {}), errors, **given, **more)
 
 
 def named(figure: go.Figure, name: str) -> go.Scatter:
