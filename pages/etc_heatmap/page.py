@@ -9,13 +9,13 @@ import numpy as np
 import streamlit as st
 
 from pages.etc_heatmap.head_grid import Order, draw_grid, kind_thresholds
-from pages.shared.cards.card import card
+from pages.shared.cards.card import DECIDING, card
 from pages.shared.cards.embed import asks_for, in_place_of
 from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.one_head import draw_kernel
 from pages.shared.cards.plain import capital
 from pages.shared.cards.show import show
-from pages.shared.choices.choices import choose
+from pages.shared.choices.choices import alike, choose, fit
 from pages.shared.choices.fit import fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
 from pages.shared.jobs import results
@@ -26,7 +26,6 @@ from pages.shared.selection.head_link import head_link, page_address
 from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.summary import heads_table, summary
-from poskernel_core.analyses.base import Experiment
 from poskernel_core.analyses.claims import ATTENTION, HALF
 from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
@@ -42,28 +41,28 @@ from poskernel_core.models.curated import BUNDLED_MODELS
 
 def how_many_texts(selection: Selection, measure: Measure) -> None:
     """Draw the error of the chosen measure against windows, once the expander is open."""
-    place = fold(HowManyTexts.title, "how-many-texts", wanted=asks_for(*CARDS))
+    linked = fit(DECIDING, False, lambda texts: alike(texts[-1], True))
+    key = HowManyTexts.name
+    place = fold(HowManyTexts.title, key, wanted=asks_for(*CARDS), is_open=linked)
     if place is None:
         return
     with place:
-        named = {value.name: value.unit for value in measure.question.values if value.has_error}
-        if issubclass(measure.question, Experiment) or measure.declared.value not in named:
+        if not measure.counts_texts:
             st.caption(
                 f"The {measure.declared.title} has no error over texts: choose another measure, "
                 "such as the effective token count."
             )
             return
+        units = {value.name: value.unit for value in measure.question.values}
         wanted = st.number_input(
-            f"Wanted error ({named[measure.declared.value]})",
+            f"Wanted error ({units[measure.declared.value]})",
             placeholder="5 % or 0.02",
             **fitted_number("wanted", (0.0, math.inf), None),
         )
-        if not is_wanted(HowManyTexts.name):
+        if not (linked or is_wanted(key)):
             help_text = "from stored statistics, in some seconds"
             with in_place_of(*CARDS):
-                compute_button(
-                    "Compute it", "compute-how-many", want, HowManyTexts.name, help=help_text
-                )
+                compute_button("Compute it", "compute-how-many", want, key, help=help_text)
             return
         params = HowManyTextsParams(
             measure=measure.declared.title,

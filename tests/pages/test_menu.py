@@ -1,9 +1,13 @@
 """The menu of a card: drawn by the server while it is open, closed at once by the browser."""
 
+import re
+from urllib.parse import parse_qs
+
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.bound import choose, fine, opened, with_menu
+from pages.shared.cards.card import DECIDING
+from tests.support.bound import choose, fine, heads_of_cards, opened, with_menu, words
 from tests.support.visit import go, menu_of, settle, title_of, tool, visit
 
 
@@ -41,3 +45,32 @@ def test_a_menu_stays_open_while_the_selection_is_the_same(shipped_only):
     app = with_menu(opened("etc_heatmap"), "etc")
     assert "Citation" in [each.label for each in fine(app.run()).tabs]
     assert not fine(choose(app, "head", "L0H1")).tabs
+
+
+SIZES = {"windows": "50", "context": "64", "query": "47"}
+
+
+def test_a_menu_leads_to_the_texts_that_decide_a_number(computed):
+    """Of each measure that the card shows; the link opens what it leads to, and asks for it."""
+    app = with_menu(opened("etc_heatmap", measure="attention sink", **SIZES), "etc")
+    (line,) = (each for each in words(app).splitlines() if "Which texts decide it" in each)
+    links = re.findall(r"\[([^][]*)\]\(etc_heatmap\?([^)]*)#texts-groups\)", line)
+    assert ["attention sink"] == [title for title, _ in links]
+    link = {key: values[-1] for key, values in parse_qs(links[0][1]).items()}
+    asked = {"measure": "attention sink", DECIDING: "true", "head": "L2H6", "query": "47"}
+    assert asked.items() <= link.items()
+    assert "texts-groups" not in names_of_cards(app)
+    app = fine(opened("etc_heatmap", **link))
+    assert "texts-groups" in names_of_cards(app)
+    (fold,) = (each for each in app.expander if "How many texts" in each.label)
+    assert fold.proto.expanded
+
+
+def names_of_cards(app):
+    return {head["name"] for head in heads_of_cards(app)}
+
+
+def test_a_menu_leads_nowhere_if_nothing_is_computed(shipped_only):
+    app = with_menu(opened("etc_heatmap"), "etc")
+    assert "Citation" in [each.label for each in app.tabs]
+    assert "Which texts decide" not in words(app)

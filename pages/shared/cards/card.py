@@ -20,7 +20,10 @@ from pages.shared.cards.figure import (
 )
 from pages.shared.cards.plain import plain
 from pages.shared.choices.choices import address
+from pages.shared.grid.measures import MEASURES
+from pages.shared.jobs.pressed import nothing_new
 from pages.shared.run import Open, current
+from pages.shared.selection.head_link import page_address
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.views import finding_of
 from poskernel_core.common.result import Result
@@ -47,6 +50,8 @@ FIGURE, AROUND = 460, 240
 """The usual height of a figure, and of what stands around it in a card, pixels."""
 
 CONTINUE: Final = "Continue in TransformerLens"
+DECIDING: Final = "deciding"
+"""The choice of a link that opens *How many texts are enough?* on the Map."""
 TABS: Final = ("Reading", "Formula", "Provenance", "Link", "Citation", "Download", CONTINUE)
 
 
@@ -132,6 +137,8 @@ def _menu(name: str, figure: Make, open_card: Open, words: Explanation) -> None:
         st.markdown(words.reading)
         if error_text := errors_of(result):
             st.caption(error_text)
+        if links := deciding_links(result):
+            st.markdown(f":small[Which texts decide it, and how many are enough: {links}]")
     with tabs["Formula"]:
         st.markdown(words.formula)
         if page := page_on(result.analysis):
@@ -157,6 +164,28 @@ def _menu(name: str, figure: Make, open_card: Open, words: Explanation) -> None:
         selection = st.session_state["selection"]
         code = continuation(result, selection.cell, selection.query)
         st.code(code, language="python", height=FIGURE)
+
+
+def deciding_links(result: Result) -> str:
+    """Return links, in Markdown, to which texts decide the selected head's numbers of an answer.
+
+    Empty if none has errors over groups of texts, or if nothing can be computed of the model.
+    """
+    selection = st.session_state["selection"]
+    if nothing_new(selection.located):
+        return ""
+    titles = (
+        title
+        for title, measure in MEASURES.items()
+        if measure.question.name == result.analysis
+        and measure.counts_texts
+        and measure.declared.value in result.values
+    )
+    asked = {DECIDING: "true"}
+    return " · ".join(
+        f"[{title}]({page_address('etc_heatmap', measure=title, **asked)}#texts-groups)"
+        for title in titles
+    )
 
 
 def keep_grid(make: Callable[[], dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from pages.shared.cards.explained import PICK, Explanation, explained
 from pages.shared.choices.choices import chosen
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
-from poskernel_core.analyses.base import Params, Question
+from poskernel_core.analyses.base import Analysis, Params, Question
 from poskernel_core.analyses.head_measure import HeadMeasure
 from poskernel_core.analyses.measures import asked_with, fits
 from poskernel_core.common.result import Result
@@ -44,6 +44,12 @@ class Measure:
         high = max(float(np.nanmax(result.values[most])), 2.0) if most else None
         labels = result.labels.get(self.declared.value, ())
         return shaded(values, self.declared.scale, self.declared.floor, labels, high)
+
+    @property
+    def counts_texts(self) -> bool:
+        """Whether it has errors over groups of texts, of which *How many texts* tells."""
+        with_errors = (value.name for value in self.question.values if value.has_error)
+        return issubclass(self.question, Analysis) and self.declared.value in with_errors
 
     def words(self) -> Explanation:
         """Return the words for the grid."""

@@ -28,10 +28,13 @@ _ASKS = st.components.v2.component(
 )
 
 
-def fold(label: str, key: str, *, wanted: bool = False) -> Any:
-    """Draw a fold; return its place once it has been opened or is ``wanted``, else None."""
+def fold(label: str, key: str, *, wanted: bool = False, is_open: bool = False) -> Any:
+    """Draw a fold; return its place once it has been opened or is ``wanted``, else None.
+
+    It ``is_open`` at first where a link leads into it.
+    """
     unfolded = st.session_state.setdefault(UNFOLDED, set())
-    place, filled = st.expander(label, key=key), wanted or key in unfolded
+    place, filled = st.expander(label, is_open, key=key), is_open or wanted or key in unfolded
     with place:
         _ASKS(
             key=f"asks-{key}",
