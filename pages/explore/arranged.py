@@ -15,6 +15,8 @@ from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.base import QueryParams
+from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
+from poskernel_core.analyses.how_many_texts.views import largest_influence
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.near import NearKernels
 from poskernel_core.analyses.place_and_content.spec import PlaceAndContent, PlaceAndContentParams
@@ -81,6 +83,21 @@ def words(reading: str, columns: Sequence[Column], formula: str = "") -> Explana
             formula = explained(measure.question.name, "", measure.declared.value).formula
             formulas.append(f"**{capital(column.title)}.** {formula}")
     return Explanation(f"**How to read this.** {reading}", "\n\n".join(formulas))
+
+
+def deciding_columns(selection: Selection, columns: Sequence[Column]) -> list[Column]:
+    """Return how much of the error of each measure one group of texts makes, once that is there."""
+    decided = []
+    for column in columns:
+        if not column.source and MEASURES[column.title].counts_texts:
+            params = HowManyTextsParams(
+                measure=column.title, query=selection.query, skip=selection.skip
+            )
+            if result := results.fetch(HowManyTexts, selection.run, params):
+                title = f"one group of texts, {column.title}"
+                unit = "largest share of its squared error"
+                decided.append(Column(title, unit, largest_influence(result), scale="unit"))
+    return decided
 
 
 def arrangements(geometry: Geometry) -> list[str]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from pages.explore.arranged import (
     by_kernels,
     by_measures,
     by_places,
+    deciding_columns,
     our_columns,
 )
 from pages.shared.cards.card import card
@@ -25,6 +27,7 @@ from pages.shared.cards.plain import capital, plain, say_error
 from pages.shared.choices.choices import choose, chosen
 from pages.shared.choices.fit import choose_one, fitted_flag, fitted_text
 from pages.shared.jobs import results
+from pages.shared.jobs.pressed import nothing_new
 from pages.shared.look.component import room
 from pages.shared.selection.head_link import page_address
 from pages.shared.selection.pins import HELP, add_pins, compare_link, pin_of
@@ -296,6 +299,12 @@ def page(selection: Selection) -> None:
         width=292,
         **fitted_flag("fadepoints"),
     )
+    decide = not nothing_new(selection.located) and more.toggle(
+        "Also whether one group of texts decides",
+        help="its share of the squared error of both measures, in the table and on hover",
+        width=324,
+        **fitted_flag("decides"),
+    )
     params = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
     result = results.fetch(HeadMeasures, selection.run, params)
     theirs = their_columns(selection, more)
@@ -310,11 +319,14 @@ def page(selection: Selection) -> None:
             arranged = (by_kernels if how == KERNELS else by_places)(selection, columns)
     if arranged is None:
         return
+    hover_columns = arranged.hover_columns
+    if decide and how == BY_MEASURES:
+        hover_columns = [*hover_columns, *deciding_columns(selection, [arranged.x, arranged.y])]
     faint = None
     if fade and (etc := results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))):
         faint = ~stands(etc.select(query=selection.query))
     points = room("points", 700)
     chosen = draw_names(selection)  # first: it reads the heads of a link
     with points:
-        draw_points(selection, arranged, chosen, faint)
-    draw_table(selection, chosen, columns, arranged.hover_columns)
+        draw_points(selection, replace(arranged, hover_columns=hover_columns), chosen, faint)
+    draw_table(selection, chosen, columns, hover_columns)

@@ -3,11 +3,13 @@
 import json
 import re
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.bound import bound, opened
+import poskernel_core as pk
+from tests.support.bound import bound, fine, opened
 from tests.support.visit import (
     choose,
     complains,
@@ -195,6 +197,24 @@ def test_names_of_heads(shipped_only):
             assert 3 == len("".join(app.query_params["pins"]).split(","))
     (said,) = (each.value.replace("\\", "") for each in app.error)
     assert "from L0H0 to L3H7 in this model; got 'L9H9'" in said
+
+
+def test_the_share_of_one_group_of_texts_is_a_column(computed):
+    """Of the measures of both axes, from the answer of How many texts; only if it is asked for."""
+    sizes = {"context": "64", "windows": "50", "query": "47", "y": "attention entropy"}
+    app = fine(opened("explore", decides="true", **sizes))
+    table = app.dataframe[0].value
+    for measure in ("effective token count", "attention entropy"):
+        params = {"measure": measure, "query": 47}
+        answer = pk.show(
+            "how-many-texts", "demo-gpt2", engine=computed, context=64, windows=50, params=params
+        )
+        expected = [max(column) for column in answer.values["influence"].reshape(10, -1).T]
+        (column,) = (one for one in table if one.startswith(f"one group of texts, {measure}"))
+        np.testing.assert_allclose(table[column], expected)
+        assert 0.1 <= min(expected) < max(expected) <= 1
+    without = fine(opened("explore", **sizes)).dataframe[0].value
+    assert not any("one group of texts" in column for column in without)
 
 
 @pytest.mark.browser

@@ -98,6 +98,11 @@ def _curve(result: Result) -> go.Figure:
     return legend_under_title(figure)
 
 
+def largest_influence(result: Result) -> np.ndarray:
+    """Return how much of each squared error one group of texts makes at most, ``[layer head]``."""
+    return np.asarray(result.values["influence"].max(axis=0))
+
+
 def _deciding(result: Result) -> str:
     """Name the group of texts that makes most of a head's error, if it makes very much of it."""
     influence = np.nan_to_num(result.values["influence"])
