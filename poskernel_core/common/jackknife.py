@@ -177,7 +177,8 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
     """Return the difference of two independent numbers, each with an interval of its own shape.
 
     The distances from each value to the end of its interval add up as squares (Zou and Donner,
-    2008).
+    2008). Of numbers of the same texts the interval is too wide where texts move both alike, and
+    too narrow where they move them apart.
     """
     value = one.value - other.value
     below = np.hypot(one.value - one.low, other.high - other.value)

@@ -1,10 +1,14 @@
 """Intervals of 95 % hold what many texts say, in about 95 of 100 samples of few texts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tools.coverage
-from tools.coverage import answered, by_kind, coverage, short_documents
+from poskernel_core.common.result import NORMAL
+from tests.support.made_results import result
+from tools.coverage import answered, by_kind, coverage, of_differences, short_documents
 
 SAMPLES, WINDOWS, DOCUMENTS = 20, 60, 200
 
@@ -60,6 +64,21 @@ def test_each_kind_has_its_own_coverage(answers, found):
         assert f"{100 * held.mean():.1f} ({100 * held.min():.0f})" == row[row["declared"]]
     shares = [row for row in cells.values() if row["declared"] == "share"]
     assert any(row["share"] != row["smooth"] for row in shares)
+
+
+def test_differences_by_hand():
+    """Two heads move alike, so their difference is always the same; the third moves against them.
+
+    Its differences vary by 2 where independent ones vary by the root of 2, twice as far from their
+    mean as their intervals' ends, 1.41.
+    """
+    found = []
+    for row in ([1.0, 2.0, 3.0], [3.0, 4.0, 1.0]):
+        one = result("entropy", {}, {"entropy": np.array([row])[..., None]})
+        one = replace(one, errors={"entropy": np.full((1, 3, 1), 1 / NORMAL)})
+        found.append({"entropy": one.select(query=0)})
+    *_, row = of_differences(found)
+    assert "| attention entropy | 0.14 1.41 1.41 | 33.3 |" == row
 
 
 def test_documents_are_short():
