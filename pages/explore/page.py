@@ -299,12 +299,14 @@ def page(selection: Selection) -> None:
         width=292,
         **fitted_flag("fadepoints"),
     )
-    decide = not nothing_new(selection.located) and more.toggle(
-        "Also whether one group of texts decides",
-        help="its share of the squared error of both measures, in the table and on hover",
-        width=324,
-        **fitted_flag("decides"),
-    )
+    decides = False
+    if how == BY_MEASURES and not nothing_new(selection.located):
+        decides = more.toggle(
+            "Also whether one group of texts decides",
+            help="its share of the squared error of both measures, in the table and on hover",
+            width=324,
+            **fitted_flag("decides"),
+        )
     params = HeadMeasuresParams(skip=selection.skip, query=selection.query, experiments=again)
     result = results.fetch(HeadMeasures, selection.run, params)
     theirs = their_columns(selection, more)
@@ -320,7 +322,7 @@ def page(selection: Selection) -> None:
     if arranged is None:
         return
     hover_columns = arranged.hover_columns
-    if decide and how == BY_MEASURES:
+    if decides:
         hover_columns = [*hover_columns, *deciding_columns(selection, [arranged.x, arranged.y])]
     faint = None
     if fade and (etc := results.fetch(EtcHeatMap, selection.run, EtcParams(skip=selection.skip))):
