@@ -23,7 +23,8 @@ MANY = 1024
 def rank_range(value: PerHead, low: PerHead, high: PerHead) -> tuple[PerHead, PerHead]:
     """Return the first and the last rank that each head may have, by 95 % intervals.
 
-    A head is above another if the interval of their difference is above 0. NaN where a head has no
+    A head is above another if the interval of their difference, as of independent numbers, is above
+    0. NaN where a head has no
     number or no interval, and for more heads than can be compared in pairs.
     """
     nothing = np.full_like(value, np.nan)

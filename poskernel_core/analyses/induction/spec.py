@@ -161,7 +161,9 @@ class RecencyPatterns(Sampled[RecencyPatternsParams]):
 
     Choices: as for the recency of induction, with the same sequences.
 
-    Limits: a mean over sequences does not show how much single sequences differ.
+    Limits: a mean over sequences does not show how much single sequences differ. Whether a head
+    attends more to one key than to another is judged as of independent numbers, which is too sure
+    where one key takes from the other.
 
     Source: "Recency bias in an induction head", figure 2.
     """

@@ -52,7 +52,9 @@ class EtcHeatMap(Analysis[EtcParams]):
 
     Limits: a kernel shows the average effect of position; where ``attention_distance`` is large,
     content decides. Noise in the mean keys makes kernels look sharper than they are, so with few
-    texts ETC is too small; what is shown is corrected for most of that.
+    texts ETC is too small; what is shown is corrected for most of that. ``query_variation`` and
+    ``equivariance_error`` are means of distances and not cross-fit: the jackknife's bias is taken
+    off, and twice that at the lower end of the interval.
 
     Source: "Positional kernels of attention heads"; query variation, equivariance error
     and distance to observed attention are ours.

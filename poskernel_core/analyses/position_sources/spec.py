@@ -143,7 +143,9 @@ class HeadSources(_Sources):
     is 0.
 
     Limits: effects do not add up: two components may each be able to replace the other. With few
-    texts, noise makes effects too large before they are corrected.
+    texts, noise makes effects too large before they are corrected. As they are means of distances,
+    signs of mean rows do not correct them (cross-fit): the jackknife's bias is taken off, and twice
+    that at the lower end of the interval.
 
     Source: ours; mean keys as in "Positional kernels of attention heads".
     """

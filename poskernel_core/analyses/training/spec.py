@@ -86,8 +86,8 @@ class OverTraining(OfCheckpoints[OverTrainingParams]):
     emergence.
 
     Limits: if a measure ends near where it began, noise can cross half of the final value; see
-    ``change`` and its error. Changes between two checkpoints are invisible. Token counts follow the
-    training schedule.
+    ``change`` and its error, which is too large where the texts, the same at both, move both values
+    alike. Changes between two checkpoints are invisible. Token counts follow the training schedule.
 
     Source: ours; pictures of heads over training are in Olsson et al., "In-context learning and
     induction heads".
