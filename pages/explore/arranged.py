@@ -94,9 +94,8 @@ def deciding_columns(selection: Selection, columns: Sequence[Column]) -> list[Co
                 measure=column.title, query=selection.query, skip=selection.skip
             )
             if result := results.fetch(HowManyTexts, selection.run, params):
-                title = f"one group of texts, {column.title}"
-                unit = "largest share of its squared error"
-                decided.append(Column(title, unit, largest_influence(result), scale="unit"))
+                title = f"{column.title}: one group of texts"
+                decided.append(Column(title, "share", largest_influence(result), scale="unit"))
     return decided
 
 

@@ -210,7 +210,7 @@ def test_the_share_of_one_group_of_texts_is_a_column(computed):
             "how-many-texts", "demo-gpt2", engine=computed, context=64, windows=50, params=params
         )
         expected = [max(column) for column in answer.values["influence"].reshape(10, -1).T]
-        (column,) = (one for one in table if one.startswith(f"one group of texts, {measure}"))
+        column = f"{measure}: one group of texts (share)"
         np.testing.assert_allclose(table[column], expected)
         assert 0.1 <= min(expected) < max(expected) <= 1
     without = fine(opened("explore", **sizes)).dataframe[0].value
