@@ -38,9 +38,10 @@ class HeadsBeside(Composition[HeadsBesideParams]):
     Choices: of the query positions that a head's run records, the nearest to ``n`` is taken. The
     first head is the reference.
 
-    Limits: heads of one run share windows, so their errors are not independent, and the error of a
-    difference is usually smaller than assumed here. Measures that a model cannot have, or that are
-    left out, are NaN.
+    Limits: heads of one run share windows, so their errors are not independent: the error of a
+    difference is too large where texts move both numbers alike, and too small where they move them
+    apart, mostly by less than a fifth. Measures that a model cannot have, or that are left out,
+    are NaN.
 
     Source: ours; the measures are those of their questions, such as the effective token count of
     "Positional kernels of attention heads".

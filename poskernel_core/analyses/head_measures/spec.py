@@ -24,8 +24,8 @@ def rank_range(value: PerHead, low: PerHead, high: PerHead) -> tuple[PerHead, Pe
     """Return the first and the last rank that each head may have, by 95 % intervals.
 
     A head is above another if the interval of their difference, as of independent numbers, is above
-    0. NaN where a head has no
-    number or no interval, and for more heads than can be compared in pairs.
+    0. NaN where a head has no number or no interval, and for more heads than can be compared in
+    pairs.
     """
     nothing = np.full_like(value, np.nan)
     if value.size > MANY:
