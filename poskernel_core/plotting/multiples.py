@@ -17,9 +17,9 @@ _OUTSET = (_FRAME - 0.5) * [0.05, 0.1]  # the selected frame stands clear of its
 
 
 def small_multiples(
-    kernels: Float[np.ndarray, "head offset"], labels: list[str], selected: int, *, log_y: bool
+    kernels: Float[np.ndarray, "head offset"], labels: list[str], selected: int
 ) -> go.Figure:
-    """Draw one panel per head: K (probability per token) over the offset 0, 1, ... (tokens).
+    """Draw one panel per head: K (probability per token, log scale) over the offset (tokens).
 
     `labels` names the heads ("L3H7"), `selected` is the index of the head drawn bold.
     """
@@ -28,12 +28,12 @@ def small_multiples(
     row, column = np.divmod(np.arange(heads), columns)  # in reading order, rows going down
     corners = np.stack([column * _PITCH_X, -row * _PITCH_Y], axis=-1)
     high = max(float(np.nanmax(kernels)), FLOOR)  # a log axis spans a factor of ten or more
-    low = max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10)) if log_y else 0.0
+    low = max(FLOOR / 10, min(float(np.nanmin(kernels)), high / 10))
     rest = np.linspace(64, width - 1, min(100, max(width - 64, 0)))  # panels have few pixels
     offset = np.concatenate([np.arange(min(64, width)), rest.astype(int)])
     figure, plain = go.Figure(), {"color": BLUE, "width": 1.5}
     for head, label in enumerate(labels):
-        height = _height(kernels[head, offset], low, high, log_y)
+        height = log_position(kernels[head, offset], low, high)
         x = corners[head, 0] + offset / max(width - 1, 1)
         values = np.stack([offset, kernels[head, offset]], axis=-1)
         figure.add_scatter(
@@ -47,13 +47,7 @@ def small_multiples(
             "K %{customdata[1]:.3g}<extra></extra>",
         )
     _add_frames(figure, corners, labels, selected)
-    return _shared_axes(figure, corners, width, (low, high), log_y)
-
-
-def _height(
-    probability: Float[np.ndarray, " point"], low: float, high: float, log_y: bool
-) -> Float[np.ndarray, " point"]:
-    return log_position(probability, low, high) if log_y else (probability - low) / (high - low)
+    return _shared_axes(figure, corners, width, (low, high))
 
 
 def _add_frames(
@@ -88,19 +82,17 @@ def _shared_axes(
     corners: Float[np.ndarray, "head 2"],
     width: int,
     span: tuple[float, float],
-    log_y: bool,
 ) -> go.Figure:
     lefts, bottoms = np.unique(corners[:, 0]), np.unique(corners[:, 1])
     reach = max(1.0, 0.75 * width)
     x_ticks = [0, int(log_ticks(reach / 10, reach)[-1])]  # the largest round one on the left
-    y_ticks = log_ticks(*span)[:: max(1, len(log_ticks(*span)) - 1)] if log_y else list(span)
+    y_ticks = log_ticks(*span)[:: max(1, len(log_ticks(*span)) - 1)]
     x_at = np.array(x_ticks) / max(width - 1, 1)
-    y_at = _height(np.array(y_ticks), *span, log_y)
-    scale = ", log scale" if log_y else ""
+    y_at = log_position(np.array(y_ticks), *span)
     style(
         figure,
         x_title="offset n − i (tokens)",
-        y_title=f"K (probability per token{scale})",
+        y_title="K (probability per token, log scale)",
         height=90 + 92 * len(bottoms),
     )
     figure.update_layout(showlegend=False, hovermode="closest", margin_t=24)

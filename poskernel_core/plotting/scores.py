@@ -4,10 +4,10 @@ import numpy as np
 import plotly.graph_objects as go
 from jaxtyping import Int
 
-from poskernel_core.plotting.layout import LINE, MASKED, legend_under_title, set_title, style
+from poskernel_core.plotting.layout import LINE, MASKED, legend_under_title, style
 
 
-def around_query(figure: go.Figure, offsets: Int[np.ndarray, " band"], title: str) -> go.Figure:
+def around_query(figure: go.Figure, offsets: Int[np.ndarray, " band"]) -> go.Figure:
     """Set axes for scores over `offsets` k = n - i, in place; those below 0 are future keys."""
     style(
         figure,
@@ -31,4 +31,4 @@ def around_query(figure: go.Figure, offsets: Int[np.ndarray, " band"], title: st
             showarrow=False,
             font_size=12,
         )
-    return set_title(legend_under_title(figure), title)
+    return legend_under_title(figure)

@@ -75,7 +75,7 @@ def test_what_a_paper_needs_and_what_a_page_alone_shows():
     for mm, size in ((85, 10 * 85 / 175), (175, 10)):
         (drawn,) = printing.printed(scatter, heads, mm, "Heads")["data"]
         assert size == pytest.approx(drawn["marker"]["size"])
-    many = small_multiples(np.ones((3, 5)) / 5, ["L1H0", "L1H1", "L1H2"], 2, log_y=True)
+    many = small_multiples(np.ones((3, 5)) / 5, ["L1H0", "L1H1", "L1H2"], 2)
     made = printing.printed(many, one, 85, "Kernel")
     assert len(many.data) - 1 == len(made["data"])
     assert "◀" in str(many.to_dict())

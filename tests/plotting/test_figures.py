@@ -98,9 +98,9 @@ def test_scales() -> None:
 
 def test_small_multiples_put_each_head_into_its_panel() -> None:
     kernels = np.linspace(0.1, 0.8, 5 * 11).reshape(5, 11)
-    figure = small_multiples(kernels, [f"L1H{head}" for head in range(5)], 4, log_y=False)
+    figure = small_multiples(kernels, [f"L1H{head}" for head in range(5)], 4)
     first, second, fifth = (named(figure, f"L1H{head}") for head in (0, 1, 4))
-    np.testing.assert_allclose(first.y, kernels[0] / 0.8)
+    np.testing.assert_allclose(first.y, np.log10(kernels[0] / 0.08))
     np.testing.assert_allclose([first.x[0], first.x[-1], fifth.x[0]], [0, 1, 0])
     assert second.x[0] > first.x[-1]
     assert max(fifth.y) < min(first.y)
@@ -109,7 +109,7 @@ def test_small_multiples_put_each_head_into_its_panel() -> None:
 
 def test_small_multiples_thin_long_curves_but_keep_the_near_offsets() -> None:
     labels = [f"L0H{head}" for head in range(64)]
-    figure = small_multiples(np.full((64, 1009), 1e-3), labels, 3, log_y=True)
+    figure = small_multiples(np.full((64, 1009), 1e-3), labels, 3)
     offsets = named(figure, "L0H63").customdata[:, 0]
     np.testing.assert_array_equal(np.arange(64), offsets[:64])
     assert (1008, True) == (offsets[-1], len(offsets) < 200)

@@ -203,7 +203,7 @@ def tangents_figure(head: Result, reach: int = BAND) -> go.Figure:
     tangent = _span(values["tangent_part"])
     hidden = [name for name, part, *_ in parts[:HIDDEN] if _span(part) <= tangent]
     add_by_offset(figure, offsets, rows, [Look(*look) for _, _, *look in parts], hidden=hidden)
-    around_query(figure, offsets, "")
+    around_query(figure, offsets)
     figure.update_layout(hovermode="x unified", legend_traceorder="reversed")
     return figure
 

@@ -329,4 +329,4 @@ def of_layer(layer: Result, head: int = 0) -> go.Figure:
     seen, number = slice(first, stop), layer.chosen["layer"]
     rows = np.ascontiguousarray(layer.values["kernel"][:, seen][:, ::-1])
     labels = [head_name(number, index) for index in range(len(rows))]
-    return small_multiples(rows, labels, head, log_y=True)
+    return small_multiples(rows, labels, head)

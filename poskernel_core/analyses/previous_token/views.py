@@ -72,7 +72,7 @@ def scores(head: Result, reach: int = BAND) -> go.Figure:
     looks = Look(PURPLE, "dot", "diamond-open"), Look(BLUE)
     add_by_offset(figure, offsets, rows, looks)
     _add_kink(figure, {k: float(score[offsets == k][0]) for k in (-1, 0, 1, 2)})
-    return around_query(figure, offsets, "").update_layout(hovermode="closest")
+    return around_query(figure, offsets).update_layout(hovermode="closest")
 
 
 def _add_kink(figure: go.Figure, at: dict[int, float]) -> None:
