@@ -209,18 +209,12 @@ def _log_probability(curves: Sequence[Curve]) -> dict[str, Any]:
     return axis
 
 
-def diagonals(head: Result, most: int | None = None, *, others: Curves | None = None) -> go.Figure:
-    """Draw a head's mean attention by offset, up to `most` tokens back, ± 1 standard error.
-
-    `others` is the attention of other heads [head, offset].
-    """
+def diagonals(head: Result, most: int | None = None) -> go.Figure:
+    """Draw a head's mean attention by offset, up to `most` tokens back, ± 1 standard error."""
     last = len(head.values["profile"]) if most is None else most + 1
     mean, error = (part["profile"][:last] for part in (head.values, head.errors))
     offset, edges, figure = np.arange(len(mean)), (mean - error, mean + error), go.Figure()
     points = near(len(offset))
-    if others is not None:
-        others = others[:, :last]
-        add_others(figure, offset, others)
     add_stems(figure, offset, mean[None], points=points)
     add_offsets(
         figure,
@@ -233,7 +227,7 @@ def diagonals(head: Result, most: int | None = None, *, others: Curves | None = 
         customdata=np.stack([offset, mean, error], axis=-1),
         hovertemplate=f"{AT}P %{{customdata[1]:.3g}} ± %{{customdata[2]:.2g}}<extra></extra>",
     )
-    _over_offsets(figure, [mean, *edges], "offset k = n − i", others=others)
+    _over_offsets(figure, [mean, *edges], "offset k = n − i")
     return figure.update_layout(height=420)  # as high as the figure of scores beside it
 
 
