@@ -506,15 +506,9 @@ class Experiment(Question[P]):
     ) -> Result:
         """Return a result with errors and biases over groups of the windows.
 
-        Args:
-            subject: the experiment's context.
-            params: its parameters.
-            kept: the values of all windows, then without each group, of which only values that
-                have errors are read.
-            others: values that do not come from groups of windows.
-            errors: the errors of ``others``.
-            provenance: additions and overrides.
-            **parts: as for :meth:`result`.
+        ``kept`` are the values of all windows, then without each group, of which only values that
+        have errors are read. ``others``, with ``errors``, do not come from groups of windows.
+        ``provenance`` adds and overrides; ``parts`` are as for :meth:`result`.
         """
         full, *without = kept
         group_errors, biases = errors_and_biases(cls.values, full, without)

@@ -292,13 +292,10 @@ def below_the_line(every: Estimate, heads: Sequence[tuple[int, int]], count: int
     """Return how many heads below the first ones of a list can't be told from the last of these.
 
     For example ``7 more can't be told from L3H2``; empty if there are none, or if the last one has
-    no interval. Differences are those of independent numbers, as no replicates are stored: of two
-    heads on the same texts, their errors are mostly within a fifth of that.
-
-    Args:
-        every: the numbers ``[layer, head]`` by which the list is sorted.
-        heads: all that could be listed, in order.
-        count: how many are.
+    no interval. The list is sorted by the numbers ``every [layer, head]``; of ``heads``, all that
+    could be listed, it has the first ``count``. Differences are those of independent numbers, as no
+    replicates are stored: of two heads on the same texts, their errors are mostly within a fifth of
+    that.
     """
     if not heads[count:]:
         return ""

@@ -49,12 +49,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Some:
-    """The statistics of a pass restricted to some groups of texts, including their queries.
-
-    Attributes:
-        view: the statistics of all groups.
-        kept: the numbers of the groups, ascending.
-    """
+    """The statistics of a pass restricted to the groups of texts ``kept``, with their queries."""
 
     view: StatisticsView
     kept: tuple[int, ...]

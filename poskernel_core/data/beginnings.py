@@ -20,14 +20,10 @@ NAMED, LETTERS = 3, 40
 def group_beginnings(run: RunSpec, windows: int) -> tuple[str, ...]:
     """Return what the texts of each group begin with: ``"Once upon", "It was" and 7 more``.
 
-    The corpus is cut again. Documents are quoted by their first words; a stretch of a text, or of
-    ready windows, by those of its first window. It is empty for a typed text and for a corpus of
-    the hub, which would be streamed again, and where corpus or tokenizer are not on this machine or
-    are others by now.
-
-    Args:
-        run: the run.
-        windows: how many of its windows were read.
+    The corpus is cut again, into the ``windows`` that were read. Documents are quoted by their
+    first words; a stretch of a text, or of ready windows, by those of its first window. It is empty
+    for a typed text and for a corpus of the hub, which would be streamed again, and where corpus or
+    tokenizer are not on this machine or are others by now.
     """
     spec = run.corpus
     if spec.name in (TYPED, *HUB):

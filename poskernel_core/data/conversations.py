@@ -57,10 +57,7 @@ def read_turns(given: Any) -> tuple[Turn, ...]:
 
 
 def as_text(given: Any) -> str:
-    """Return a conversation as canonical JSON text.
-
-    Args:
-        given: a list of messages, their JSON text, or paragraphs that begin like ``user:``.
+    """Return messages, their JSON text, or paragraphs like ``user: ...`` as canonical JSON text.
 
     Raises:
         ValueError: as for :func:`read_turns`.

@@ -52,8 +52,7 @@ ROWS = 16
 class HubCorpus:
     """A data set on the hub, at a commit, or on a branch that is resolved to its commit.
 
-    Attributes:
-        title: pattern of the lines that begin a document, if the rows are lines; else None.
+    If its rows are lines, ``title`` is the pattern of those that begin a document.
     """
 
     repository: str

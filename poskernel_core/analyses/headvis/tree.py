@@ -30,12 +30,9 @@ def folder_of(metrics: Result) -> tuple[str, str, str]:
 
 
 def tree(metrics: Result, examples: Result, measures: Result) -> Iterator[tuple[str, Any]]:
-    """Yield the names and contents of the files.
+    """Yield the names and contents of the files, from three answers about the same run.
 
-    Args:
-        metrics: the HeadVis metrics.
-        examples: the example texts of all heads of the same run.
-        measures: our measures, which become further metrics; kinds are left out.
+    Our ``measures`` become further metrics; kinds are left out.
     """
     declared = {value.name: value.meaning for value in HeadVisMetrics.values}
     columns = {name: metrics.values[name] for name in declared}

@@ -133,9 +133,8 @@ def _variances(score: Tensor, position: Tensor, hidden: Tensor) -> tuple[Tensor,
 class _AllHeads(Observer):
     """Keeps every head's pattern in blocks of tokens, and the variances of its scores' parts.
 
-    Attributes:
-        variances: of position, of content, and twice their covariance, summed over the rows,
-            ``[layer, head]`` each.
+    ``variances`` are those of position and of content, and twice their covariance, summed over the
+    rows, ``[layer, head]`` each.
     """
 
     wants_patterns = True

@@ -127,12 +127,7 @@ class HeadOnText(_OnText):
 
 
 def kept_queries(length: int, around: int | None) -> range:
-    """Return the queries to keep: all, or as many around one query as the limit allows.
-
-    Args:
-        length: of the text, in tokens.
-        around: the query in the middle (default: the last).
-    """
+    """Return the queries of a text to keep: all, or as many as allowed around one or the last."""
     count = min(length, max(1, MAX_CELLS // length))
     middle = length - 1 if around is None else min(around, length - 1)
     first = min(max(middle - count // 2, 0), length - count)

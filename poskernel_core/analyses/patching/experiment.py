@@ -151,14 +151,9 @@ class _Pairs(Observer):
             yield z
 
     def changes(self, layer: int, outputs: Iterator[Tensor]) -> np.ndarray:
-        """Return how the metric changes with outputs in the place of a layer's own.
+        """Return how the metric changes, ``[pair, output]``, in nats.
 
-        Args:
-            layer: the layer, at which runs begin.
-            outputs: each ``[pair, head, pos, d]``.
-
-        Returns:
-            ``[pair, output]``, in nats.
+        Runs begin at the layer, with outputs ``[pair, head, pos, d]`` in the place of its own.
         """
         size = texts_per_run(self.subject, self.tokens.shape[1])
         pairs, differences = torch.arange(len(self.tokens), device="cpu"), list[np.ndarray]()
@@ -388,11 +383,9 @@ class PairSet:
         return groups
 
     def go_on(self, read: np.ndarray, **arrays: np.ndarray) -> None:
-        """Fill in what an interrupted run has saved.
+        """Fill in what an interrupted run has saved: which pairs were read, and what came of it.
 
-        Args:
-            read: whether each pair was read, ``[pair]``, at first none.
-            **arrays: what comes of reading pairs; the experiment changes them in place.
+        The experiment changes ``read [pair]``, at first none, and ``arrays`` in place.
         """
         self._read, self._kept = read, {"metrics": self.metrics, "read": read, **arrays}
         saved = self.subject.saved
@@ -457,13 +450,9 @@ class PairSet:
         others: Mapping[str, np.ndarray],
         texts: Mapping[str, Any],
     ) -> Result:
-        """Return ratios of sums over pairs, with errors over their groups.
+        """Return ratios of sums over pairs, with errors over their groups, beside other values.
 
-        Args:
-            question: what is asked.
-            ratios: by name, what each pair adds above, ``[pair, ...]``, and below, ``[pair]``.
-            others: other values.
-            texts: texts beside them.
+        ``ratios`` are by name what each pair adds above, ``[pair, ...]``, and below, ``[pair]``.
 
         Raises:
             BadRequest: no pair shows the behaviour.

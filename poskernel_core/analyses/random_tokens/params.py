@@ -63,8 +63,7 @@ S = TypeVar("S", bound=SampleParams)
 class Sampled(Experiment[S]):
     """An experiment over random sequences; it ignores the corpus and its windows.
 
-    Attributes:
-        most: the default number of sequences; large models have fewer.
+    By default there are ``most`` sequences, fewer for large models.
     """
 
     most: ClassVar[int] = SAMPLES

@@ -32,11 +32,7 @@ VARIANTS = tuple(f"{kernel} kernel, scale by {by}".replace("by mean", "of all")
 
 
 class Quality:
-    """Sums over windows of the heads' true and predicted joint output, at a few positions.
-
-    Attributes:
-        places: these positions, evenly spaced.
-    """
+    """Sums over windows of the heads' true and predicted joint output, at a few even places."""
 
     def __init__(self, bag: Bag, length: int, places: int) -> None:
         self._bag = bag

@@ -170,11 +170,7 @@ class Norms(Observer):
 
 
 class PatternMeans(Observer):
-    """Means over samples of what is taken from the pattern of every layer, over edited passes.
-
-    Attributes:
-        layers: by the names that ``take`` gives, of every layer.
-    """
+    """Means over samples of what ``take`` names and takes from each layer's pattern."""
 
     wants_patterns = True
 
