@@ -17,11 +17,6 @@ from poskernel_core.models.geometry import Geometry
 from poskernel_core.models.tokenizers import NONE_THERE, Tokenizer
 from poskernel_core.statistics import STATISTICS, Sizes
 
-SIZES = (
-    "n_layers", "n_heads", "n_kv_heads", "n_ctx", "n_vocab", "architecture", "scheme", "d_head",
-    "d_model",
-)  # fmt: skip
-
 
 def locate_again(run: RunSpec) -> catalog.Located:
     """Find the model of a run, at the same commit and with the same weights."""
@@ -169,7 +164,7 @@ def header_of(sizes: Sizes, run: RunSpec, device: str) -> PlanHeader:
     geometry = sizes.geometry
     reasons = tuple(geometry.reason(layer) for layer in range(geometry.n_layers))
     return PlanHeader(
-        **{name: getattr(geometry, name) for name in SIZES},
+        **vars(geometry),  # a header takes the sizes that it has
         headless=reasons if any(reasons) else (),
         context=sizes.context,
         windows=sizes.windows,
