@@ -457,10 +457,10 @@ def read_params(analysis: str, params: Mapping[str, Any] | None, *, files: bool)
 
 def request_about(run: RunSpec, analysis: str, params: Mapping[str, Any]) -> Request:
     """Return the request about a described run; at the analysis' own position if none is given."""
-    definition = analyses.find(analysis)
+    definition, params = analyses.find(analysis), dict(params)
     if "query" in definition.params.model_fields:
-        params = {"query": definition.default_query(run.context)} | dict(params)
-    return Request(analysis=analysis, run=run, params=dict(params))
+        params.setdefault("query", definition.default_query(run.context))
+    return Request(analysis=analysis, run=run, params=params)
 
 
 def written(located: Located, turns: Any) -> str:

@@ -149,6 +149,8 @@ def stub(name: str) -> str:
 def bare(node: Any) -> Any:
     """Return a function without its body, a class with its fields and public methods."""
     text = ast.get_docstring(node, clean=False) or ""
+    if isinstance(node, ast.FunctionDef):  # how it is kept in memory concerns no reader
+        node.decorator_list = [d for d in node.decorator_list if not isinstance(d, ast.Call)]
     kept = [ast.Expr(ast.Constant(text))]
     for each in node.body if isinstance(node, ast.ClassDef) else ():
         if isinstance(each, ast.FunctionDef) and not each.name.startswith("_"):

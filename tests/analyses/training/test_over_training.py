@@ -4,6 +4,7 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -297,8 +298,11 @@ def test_precompute_removes_what_it_downloaded(monkeypatch, precomputing):
         return 3 * 2**20 * len(gone)
 
     def answer(request):
-        here.setdefault(f"commit-{request}", set()).add("model.safetensors")
-        events.append(("answered", request, sum(map(len, here.values()))))
+        here.setdefault(f"commit-{request.step}", set()).add("model.safetensors")
+        events.append(("answered", request.step, sum(map(len, here.values()))))
+
+    def requests(name):
+        return [SimpleNamespace(analysis="etc", step=name)]
 
     monkeypatch.setattr(hub, "offline", lambda: False)
     monkeypatch.setattr(hub, "published", published)
@@ -308,7 +312,7 @@ def test_precompute_removes_what_it_downloaded(monkeypatch, precomputing):
     run = TrainingRun("somebody/model", tuple(Checkpoint(f"step{n}", n) for n in (1, 2, 4)))
 
     precompute_checkpoints(
-        run, Precomputing(how.store, lambda name: [name], answer, said.append, remove_weights=True)
+        run, Precomputing(how.store, requests, answer, said.append, remove_weights=True)
     )
 
     weights = ["model.safetensors"]
