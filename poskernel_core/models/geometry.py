@@ -42,11 +42,13 @@ SUMS: dict[Gather, dict[str, str]] = {
     "normed": {"normed_sum": "pos model"},
     "scores": {"score_sum": "head band", "query_sum": "head pos d"},
     "entropy": {"entropy_sum": "head query skip"},
+    "repeats": {"repeat_sum": "head same", "repeat_count": "same"},
+    "headvis": {"headvis_sum": "head quantity", "headvis_count": ""},
     "rotary": {"rotation_sum": "pair fact", "query_pair_sum": "skip head pair part",
                "key_pair_sum": "skip kv pair part"},
 }  # fmt: skip
-"""The axes of one layer's sums of the large statistics: what a pass allocates, and what is said of
-its size before torch is imported."""
+"""The axes of one layer's sums: what a pass allocates, and what is said of its size before torch is
+imported. Statistics that allocate a few numbers themselves are not among them."""
 
 FULL, SLIDING, CHUNKED, NONE = "full", "sliding", "chunked", "none"
 
@@ -174,7 +176,8 @@ class Geometry:
         return {
             "head": self.n_heads, "kv": self.n_kv_heads, "d": self.d_head, "model": self.d_model,
             "pos": tokens, "query": positions, "sample": samples, "pair": self.d_head // 2,
-            "part": 4, "fact": 3, "band": 2 * BAND + 1, "skip": MAX_SKIP + 1,
+            "part": 4, "fact": 3, "band": 2 * BAND + 1, "skip": MAX_SKIP + 1, "same": 2,
+            "quantity": 6,
         }  # fmt: skip
 
     def sums(self, tokens: int, positions: int, samples: int) -> dict[Gather, int]:

@@ -113,7 +113,7 @@ class Statistic(Observer):
     def allocate(self) -> dict[str, Tensor]:
         """Return the sums as zeros; the first axis of each is the layer.
 
-        The axes of large sums are declared in :data:`poskernel_core.models.geometry.SUMS`.
+        Their axes are declared in :data:`poskernel_core.models.geometry.SUMS`.
         """
         sizes = self.sizes
         samples = sizes.sampled // sizes.groups

@@ -12,8 +12,6 @@ from poskernel_core.statistics.base import Statistic, widened
 MIN_INDUCTION = 0.01
 """Attention below this counts as 0 in the induction score."""
 
-QUANTITIES = 6
-
 
 class HeadVisSums(Statistic):
     """``headvis [layer, head, quantity]``: six quantities from which the metrics are computed.
@@ -32,12 +30,6 @@ class HeadVisSums(Statistic):
     grain = 2.0**-16
     wants_patterns = True
     _texts: list[Tensor]
-
-    def allocate(self) -> dict[str, Tensor]:
-        return {
-            "headvis_sum": self.zeros(self.sizes.geometry.n_heads, QUANTITIES),
-            "headvis_count": self.zeros(),
-        }
 
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         rows, tokens = block.pattern, batch.tokens.to(block.pattern.device)

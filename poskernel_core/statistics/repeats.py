@@ -28,12 +28,6 @@ class RepeatedTokens(Statistic):
     wants_patterns = True
     _previous: Tensor
 
-    def allocate(self) -> dict[str, Tensor]:
-        return {
-            "repeat_sum": self.zeros(self.sizes.geometry.n_heads, 2),
-            "repeat_count": self.zeros(2),
-        }
-
     def pattern(self, block: PatternBlock, batch: Batch) -> None:
         pattern = block.pattern
         diagonal = pattern.diagonal(block.first_row - 1 - block.first_key, dim1=-2, dim2=-1)
