@@ -166,9 +166,8 @@ def _check_offered(name: str) -> None:
 
 def title_here(name: str) -> str:
     """Return what readers call the model that has a name here, without a look at the hub."""
-    kept = _results_alone(name) if name in PACKAGED else None
-    if kept:
-        return kept.title
+    if name in PACKAGED and (kept := _results_alone(name)):
+        return title_of(name, kept.spec.fingerprint)
     return PACKAGED[name].title if packaged_file(name) else name
 
 

@@ -92,11 +92,6 @@ class StoredModel(BaseModel):
     positions: Annotated[PositionUse | None, BeforeValidator(read_use)] = None
     attached: Attached | None = None
 
-    @property
-    def title(self) -> str:
-        """What readers call the model."""
-        return title_of(self.spec.name, self.spec.fingerprint)
-
 
 @dataclass(frozen=True)
 class Packaged:

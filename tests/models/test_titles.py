@@ -15,7 +15,7 @@ from poskernel_core.engine.provenance import from_entry, to_entry
 from poskernel_core.export import files
 from poskernel_core.models import catalog
 from poskernel_core.models.curated import BUNDLED_MODELS
-from poskernel_core.models.stored import PACKAGED, stored_models, title_of
+from poskernel_core.models.stored import PACKAGED, title_of
 from poskernel_core.plotting.by_axes import by_axes
 from tests.support.bound import bound, headings, opened_as_linked, words
 
@@ -32,7 +32,7 @@ def test_of_the_weights_not_of_the_name(shipped):
     assert [TITLE, NAME, NAME] == [title_of(NAME, each) for each in (print_, "", None)]
     assert OTHER == title_of(OTHER, print_) == catalog.title_here(OTHER)
     located = catalog.locate(NAME)
-    assert {TITLE} == {located.title, stored_models()[NAME].title, catalog.title_here(NAME)}
+    assert {TITLE} == {located.title, catalog.title_here(NAME)}
     assert NAME == located.spec.name
     for name in BUNDLED_MODELS:
         assert name == catalog.locate(name).title == catalog.title_here(name)
