@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import cache
 
 import numpy as np
 import pytest
@@ -11,7 +10,8 @@ from jsonschema import Draft202012Validator
 import poskernel_core as pk
 from poskernel_core import Engine
 from poskernel_core.cli import main as cli
-from poskernel_core.common.specs import CorpusSpec
+from poskernel_core.engine.engine import close_shared
+from poskernel_core.export.files import to_json
 from poskernel_core.storage.store import Store
 from tests.support import builders
 
@@ -30,6 +30,8 @@ def place(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def own_cache(place, monkeypatch):
     monkeypatch.setenv("POSKERNEL_CACHE", str(place / "cache"))
+    yield
+    close_shared()
 
 
 @pytest.fixture
@@ -56,52 +58,18 @@ def small(place, model_dirs):
     ("analysis", "options", "params", "chosen"),
     [
         ("etc", ("--skip", 0, "--local-tokens", 3), {"skip": 0, "local_tokens": 3}, {}),
-        ("etc", ("--query", 11, "--head", "L1H3"), {}, {"query": 11, "layer": 1, "head": 3}),
-        ("kernel", ("--query", 11, "--head", "l2h4"), {"query": 11}, {"layer": 2, "head": 4}),
+        ("etc", ("--query", 11, "--head", "L1H3"), {}, {"query": 11, "head": "L1H3"}),
+        ("kernel", ("--query", 11, "--head", "l2h4"), {"query": 11}, {"head": "L2H4"}),
         ("kernel-map", ("--head", "L1H3"), {"head": "L1H3"}, {}),
     ],
 )
-def test_show_is_analyse(run, place, small, analysis, options, params, chosen):
+def test_show_is_that_of_python(run, place, small, analysis, options, params, chosen):
     code, out, err = run("show", analysis, *small, *options, "--json")
 
     assert (0, "") == (code, err)
-    printed = json.loads(out)
-    expected = pk.analyse(analysis, gathered(place, small), **params).select(**chosen).as_json()
-    assert {"analysis", "run", "values", "units", "errors", "biases"} <= set(printed)
-    assert analysis == printed["analysis"]
-    assert expected["units"] == printed["units"]
-    assert expected["axes"] == printed["axes"]
-    for part in ("values", "errors"):
-        assert set(expected[part]) == set(printed[part])
-        for name, values in expected[part].items():
-            close(values, printed[part][name])
-
-
-@cache
-def gathered(place, small):
-    from poskernel_core.data import corpora
-    from poskernel_core.models import catalog
-    from poskernel_core.models.tokenizers import load_tokenizer
-
-    windows = corpora.token_windows(
-        CorpusSpec(name=str(place / "mini.txt")),
-        load_tokenizer(catalog.locate(small[0])),
-        context=CONTEXT,
-        windows=TEXTS,
-        start_token=True,
-    ).tokens
-    return pk.run_pass(pk.load(small[0], device="cpu"), windows)
-
-
-def close(expected, found):
-    """Nested lists are equal: words exactly, numbers up to rounding, None as None."""
-    left, right = np.array(expected, dtype=object), np.array(found, dtype=object)
-    assert left.shape == right.shape
-    words = [isinstance(x, str) for x in left.flat]
-    if any(words):
-        assert left.tolist() == right.tolist()
-    else:
-        np.testing.assert_allclose(left.astype(float), right.astype(float), rtol=1e-4, atol=1e-5)
+    size = {"corpus": place / "mini.txt", "context": CONTEXT, "windows": TEXTS}
+    there = pk.show(analysis, small[0], params=params, **chosen, **size)
+    assert json.loads(to_json(there)) == json.loads(out)
 
 
 @pytest.mark.slow
@@ -109,8 +77,8 @@ def test_outputs(run, small, tmp_path):
     code, out, _ = run("show", "etc", *small, "--npz", tmp_path / "etc.npz", "--json")
     printed = json.loads(out)
     with np.load(tmp_path / "etc.npz") as arrays:
-        close(printed["values"]["etc"], arrays["etc"].tolist())
-        close(printed["errors"]["etc"], arrays["etc_error"].tolist())
+        for held, name in (("etc", "values"), ("etc_error", "errors")):
+            np.testing.assert_array_equal(np.array(printed[name]["etc"], float), arrays[held])
         about = json.loads(str(arrays["about"]))
 
     assert 0 == code
