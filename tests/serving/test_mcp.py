@@ -290,25 +290,6 @@ def test_progress_and_cancellation(offered, desk, era):
 
 
 @pytest.mark.parametrize("offered", ["http"], indirect=True)
-def test_two_clients_at_once(offered, desk):
-    """They share a job; who cancels takes it from nobody else."""
-    server = offered(desk.engine)
-
-    async def work(one):
-        async with Client(server) as other:
-            tasks = [long_call(client, []) for client in (one, other)]
-            await when(lambda: any(len(job.clients) == 2 for job in desk.engine.open_jobs()))
-            (job,) = desk.engine.open_jobs()
-            tasks[0].cancel()
-            await when(lambda: len(job.clients) == 1)
-            assert not job.cancelling
-            finish(desk, job)
-            assert [[0, 2]] == (await tasks[1])["tables"][0]["rows"]
-
-    calling(server, work)
-
-
-@pytest.mark.parametrize("offered", ["http"], indirect=True)
 def test_calls_of_one_person_take_turns(offered, desk, monkeypatch):
     monkeypatch.setattr("serving.mcp.MAX_WAITING", 1)
 
