@@ -81,12 +81,6 @@ def test_the_helix_leads_here(show, rotary):
 
 
 @pytest.mark.slow
-def test_position_and_token_without_embeddings_of_positions(show, rotary):
-    app = show("position_vs_token", model=rotary, samples="100", **SMALL)
-    assert any("*token only* means no rotation" in each.value for each in app.info)
-
-
-@pytest.mark.slow
 def test_measures_of_rotary_heads_on_the_landing_page(show, rotary):
     measures = {"dominant wavelength", "weight of long wavelengths", "mean share of queries"}
     app = show("etc_heatmap", model=rotary, **SMALL)

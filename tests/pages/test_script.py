@@ -54,6 +54,7 @@ def test_every_page_runs(shipped, script):
 
     assert [] == [each.value for each in boxes]
     assert lends + (name in WITH_BOX) == len(app.info)
+    assert (name in WITH_BOX) == any("*token only* means" in each.value for each in app.info)
     assert 1 == len(app.title)
     assert {NO_NUMBER} >= {each.proto.placeholder for each in app.dataframe}
     assert 0 == len(app.get("progress"))
