@@ -1,6 +1,8 @@
 """The page on contextual heads: its numbers as a script, its rows and legend in a browser."""
 
 import re
+from collections import Counter
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.contextual.page import pairs_told
 from pages.shared.jobs import results
+from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS, regrouped
 from tests.support.bound import figure_on, fine, opened
 from tests.support.made_findings import made
 from tests.support.visit import no_trouble, parameter, redraws, settle, side_cell, values
@@ -17,7 +20,6 @@ from tools.recorded import figures_on
 
 CHAPTER = "Exodus 12"
 OWN = "<i>One</i> king of the land\n---\nAnother \"text\" & <script>alert('x')</script>"
-KINDS = ("duplicate token", "local kernel", "contextual", "other")
 
 
 @pytest.fixture
@@ -48,38 +50,28 @@ def words(app):
 
 
 @pytest.mark.slow
-def test_groups_are_those_of_the_numbers(show, known):
-    limits = {"broad": 30.0, "steady": 0.25, "dlocal": 0.5, "duplicates": 0.3}
-    for change in ({}, {"steady": 0.0}, {"steady": 2.0}, {"broad": 128}, {"broad": 1},
-                   {"dlocal": 1.0}, {"dlocal": 0.0}, {"duplicates": 0.0}):  # fmt: skip
-        limits |= change
-        app = show(**{name: str(value) for name, value in limits.items()})
-        heads = known["contextual-heads"].values
-        attention = np.fmax(heads["near_duplicates"], heads["far_duplicates"])
-        duplicate = attention >= limits["duplicates"]
-        near = ~duplicate & (heads["local_mass"] >= limits["dlocal"])
-        flat = (heads["etc"] >= limits["broad"]) & (heads["denominator_cv"] <= limits["steady"])
-        flat &= ~duplicate & ~near
-        sets = (duplicate, near, flat, ~(duplicate | near | flat))
-        counts = {name: kind.sum() for name, kind in zip(KINDS, sets, strict=True) if kind.any()}
-        drawn = figure_on(app, "plane").data
-        assert counts == {each.name: len(each.x) for each in drawn if each.name in KINDS}
-        (table,) = (each.value for each in app.dataframe if "CV" in each.value)
-        first = table[: flat.sum()]
-        assert {"contextual"} >= set(first["group"])
-        assert sorted(first["CV"]) == [*first["CV"]]
+def test_groups_are_those_of_the_limits(show, known):
+    """Which limit makes which group: `test_duplicates.py`; contextual heads are listed first."""
+    app = show(broad="30", steady="2", dlocal="0.6", duplicates="0.4")
+    limits = {"broad": 30.0, "steady": 2.0, "local": 0.6, "duplicates": 0.4}
+    groups = regrouped(known["contextual-heads"], **limits).text_of("group")
+    drawn = {each.name: len(each.x) for each in figure_on(app, "plane").data}
+    assert Counter(chain(*groups)) == {name: drawn[name] for name in drawn if name in BEHAVIOURS}
+    (table,) = (each.value for each in app.dataframe if "CV" in each.value)
+    first = table[: drawn["contextual"]]
+    assert {"contextual"} == set(first["group"])
+    assert sorted(first["CV"]) == [*first["CV"]]
 
 
 @pytest.mark.slow
 def test_kernels_of_a_layer(show, known):
-    for apart in (0.5, 0.0, 1.0):
-        app = show(apart=str(apart))
-        distance = known["kernel-distances"].select(layer=2).values["distance"]
-        upper = distance[np.triu_indices(8, 1)]
-        assert f"Ruled out: {(upper >= apart).sum()} of 28 pairs" in words(app)
+    app = show(apart="0.25", alike="1.0")
+    distance = known["kernel-distances"].select(layer=2).values["distance"]
+    upper = distance[np.triu_indices(8, 1)]
+    assert 0 < (upper >= 0.25).sum() < 28
+    assert f"Ruled out: {(upper >= 0.25).sum()} of 28 pairs" in words(app)
     every = ", ".join(f"L2H{head}" for head in range(8))
-    for alike, named in (("0.0", "none"), ("1.0", every)):
-        assert f"Candidates for superposition: {named}." in words(show(alike=alike))
+    assert f"Candidates for superposition: {every}." in words(app)
 
 
 def test_pairs_that_errors_leave_open():
