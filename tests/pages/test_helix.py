@@ -10,12 +10,11 @@ from tests.support.bound import bound, figure_on, fine, headings, opened
 CONTEXT = 128
 
 
-@pytest.fixture
-def show(computed):
-    def go_to(**link):
-        return fine(opened("helix", context=CONTEXT, windows="20", rtok="20", hl="3", **link))
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("computed")]
 
-    return go_to
+
+def show(**link):
+    return fine(opened("helix", context=CONTEXT, windows="20", rtok="20", hl="3", **link))
 
 
 def points(app):
@@ -23,8 +22,7 @@ def points(app):
     return {each.name: len(each.x) for each in figure_on(app, "helix").data}
 
 
-@pytest.mark.slow
-def test_positions_drawn(show):
+def test_positions_drawn():
     """Of real texts, the start token's position is left out; groups cut by the range are, too."""
     app = show()
     assert "Positions before layer 3" in headings(app)
@@ -37,16 +35,14 @@ def test_positions_drawn(show):
     assert 1 == bound(show(out="1"))["span"].value[0]
 
 
-@pytest.mark.slow
-def test_overlays(show):
+def test_overlays():
     for overlay in [*OVERLAYS][1:]:
         found = points(show(overlay=overlay, avg="10"))
         assert {"W_pos", "before layer 3"} <= found.keys()
         assert ("group averages" in found) == (overlay in OWN_AXES)
 
 
-@pytest.mark.slow
-def test_subspaces_and_far_positions(show):
+def test_subspaces_and_far_positions():
     app = show(k="4", far="1.5")
     assert any("top-4 subspaces" in each for each in headings(app))
     (angles,) = (each.value for each in app.dataframe if "angles" in each.value)

@@ -8,27 +8,23 @@ from poskernel_core.analyses.interventions.presets import presets_for
 from tests.support.bound import headings, named, opened, words
 from tools.recorded import figures_on
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("computed")]
 
 CONTEXT, CELL, FEW = 256, presets_for("demo-gpt2")[0].cell, "The king saw the city. "
 OWN = {"item": "my own text", "zoom": "100"}
 
 
-@pytest.fixture
-def show(computed):
-    def go_to(**link):
-        app = opened("previous_token", context=CONTEXT, windows="20", **{"head": CELL, **link})
-        assert not app.exception
-        return app
-
-    return go_to
+def show(**link):
+    app = opened("previous_token", context=CONTEXT, windows="20", **{"head": CELL, **link})
+    assert not app.exception
+    return app
 
 
 def kinds_in(table):
     return dict(zip(map(named, table["head"]), table["kind"], strict=True))
 
 
-def test_ranking(show):
+def test_ranking():
     app = show(query="127")
     table = app.dataframe[0].value
     kinds = kinds_in(table)
@@ -43,7 +39,7 @@ def test_ranking(show):
     assert "The helix of one token repeated" in words(found)
 
 
-def test_heads_that_look_back_by_k(show):
+def test_heads_that_look_back_by_k():
     app = show(back="2")
     table = app.dataframe[0].value
     assert sorted(table["P(2)"], reverse=True) == [*table["P(2)"]]
@@ -69,7 +65,7 @@ def test_heads_that_look_back_by_k(show):
         (OWN | {"text": FEW}, ""),
     ],
 )
-def test_stages_of_a_text_and_a_window(show, link, title):
+def test_stages_of_a_text_and_a_window(link, title):
     """A short text has no window."""
     app = show(**link)
     assert not app.error
@@ -81,7 +77,7 @@ def test_stages_of_a_text_and_a_window(show, link, title):
     assert any(title in each for each in headings(app))
 
 
-def test_texts_that_do_not_fit(show):
+def test_texts_that_do_not_fit():
     app = show(**OWN, text=FEW * 160)
     (told,) = app.error
     assert str(CONTEXT) in told.value

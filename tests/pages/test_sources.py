@@ -5,27 +5,23 @@ import pytest
 from tests.support.bound import bound, opened
 from tools.recorded import figures_on
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("computed")]
 
 SMALL = {"head": "L2H1", "query": "63", "context": "128", "windows": "20"}
 FIGURES, WORDS = 9, "The king went up to the city, and the people of the city saw the king. "
 
 
-@pytest.fixture
-def show(computed):
-    def go_to(**link):
-        app = opened("positional_kernels", **SMALL | link)
-        assert not app.exception
-        return app
-
-    return go_to
+def show(**link):
+    app = opened("positional_kernels", **SMALL | link)
+    assert not app.exception
+    return app
 
 
 def said(app):
     return [each.value.replace("\\", "") for each in (*app.error, *app.info)]
 
 
-def test_windows_a_chapter_and_a_text_of_the_readers_own(show):
+def test_windows_a_chapter_and_a_text_of_the_readers_own():
     own = {"source": "one text", "item": "my own text"}
     for link in ({}, {"source": "one text", "item": "Exodus 12"}, own | {"text": WORDS * 8}):
         app = show(**link)
@@ -37,7 +33,7 @@ def test_windows_a_chapter_and_a_text_of_the_readers_own(show):
     assert "No query at position 63" in told
 
 
-def test_one_token(show):
+def test_one_token():
     app = show(source="one token")
     assert " the" == bound(app)["token"].value
     assert any("for the map over all positions" in each for each in said(app))
@@ -45,7 +41,7 @@ def test_one_token(show):
     assert "Expected text that is one token" in told
 
 
-def test_a_hub_model_without_network(show):
+def test_a_hub_model_without_network():
     app = show(model="gpt2")
     (told,) = app.error
     assert "The model hub cannot be reached" in told.value
