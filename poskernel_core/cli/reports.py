@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from poskernel_core.analyses.definitions import errors_of
 from poskernel_core.analyses.views import finding_of
 from poskernel_core.common.result import Result
-from poskernel_core.common.rounding import counted, texts_of
+from poskernel_core.common.rounding import as_printed, counted, rounded, texts_of
 from poskernel_core.export.files import typed_start
 from poskernel_core.ledger.compare import Checked, brief, near_text
 from poskernel_core.models.gguf import quantisation_note
@@ -53,7 +54,7 @@ def summary(result: Result) -> str:
             lines.append(_rounded(texts_of(result, name)))
             if not array.ndim and name in result.lows and name in result.errors:
                 low, high = (float(part[name]) for part in (result.lows, result.highs))
-                lines[-1] += f" (95 %: {low:.4g} to {high:.4g})"
+                lines[-1] += f" (95 %: {rounded(low)} to {rounded(high)})"
     for name, texts in result.texts.items():
         if result.units[name] not in ("name", "sentence") and texts.size <= MAX_NUMBERS:
             lines.append(f"\n{name} [{' x '.join(result.axes[name])}]")
@@ -102,13 +103,17 @@ def _text(result: Result, name: str, array: np.ndarray) -> str:
         array = np.asarray(words.take(array), dtype=str)
     elif array.size > MAX_NUMBERS:
         finite = array[np.isfinite(array)]
-        span = f"{finite.min():.3g} to {finite.max():.3g}" if finite.size else "no number"
+        span = f"{_plain(finite.min())} to {_plain(finite.max())}" if finite.size else "no number"
         shape = " x ".join(map(str, array.shape))
         fewer = "" if "head" in result.chosen else ", fewer with --head"
         return f"{shape} numbers, {span}; all of them with --json or --npz{fewer}"
     if array.ndim == 0 and array.dtype.kind == "f":
-        return f"{float(array):.3g}"
-    with np.printoptions(
-        threshold=MAX_NUMBERS, linewidth=100, formatter={"float_kind": "{:.3g}".format}
-    ):
-        return str(array)
+        return _plain(array)
+    formats: Any = {"float_kind": _plain}
+    with np.printoptions(threshold=MAX_NUMBERS, linewidth=100, formatter=formats):
+        return as_printed(str(array)) if array.dtype.kind == "i" else str(array)
+
+
+def _plain(number: Any) -> str:
+    """Return a number without an error."""
+    return as_printed(f"{float(number):.3g}")

@@ -15,7 +15,7 @@ from poskernel_core.common.errors import BadRequest
 from poskernel_core.common.heads import head_name, parse_cell
 from poskernel_core.common.jackknife import Estimate, difference, interval
 from poskernel_core.common.result import Result, plain
-from poskernel_core.common.rounding import rounded
+from poskernel_core.common.rounding import as_printed, rounded
 from poskernel_core.ledger.published import PublishedFigure, flat
 
 Verdict = Literal["agrees", "differs", "undecided", "not computed"]
@@ -97,7 +97,7 @@ def brief(numbers: Any, errors: Any = None) -> str:
     if not isinstance(numbers, list | tuple):
         if isinstance(numbers, float) and errors is not None:
             return rounded(numbers, errors)
-        return f"{numbers:.3g}" if isinstance(numbers, float) else str(numbers)
+        return as_printed(f"{numbers:.3g}") if isinstance(numbers, float) else str(numbers)
     beside = errors or [None] * len(numbers)
     parts = [
         brief(number, error)
@@ -117,8 +117,8 @@ def near_text(line: Checked) -> str:
     """Say how far our numbers are from the published ones; empty for words."""
     if line.difference is None:
         return ""
-    ends = "" if line.low is None else f" ({line.low:.3g} to {line.high:.3g})"
-    near = f"{line.difference:.3g}{ends}, tolerance {line.tolerance:.3g}"
+    ends = "" if line.low is None else f" ({brief(line.low)} to {brief(line.high)})"
+    near = f"{brief(line.difference)}{ends}, tolerance {line.tolerance:.3g}"
     more = f"; about {line.windows:,} windows would decide" if line.windows else ""
     return f"{near}{more}"
 

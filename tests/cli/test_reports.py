@@ -39,6 +39,26 @@ def test_numbers_with_errors():
     assert ["rise [one number] in tokens", "0.0123"] == lines[-2:]  # an error of nan is none
 
 
+def test_one_minus_sign():
+    """Of numbers, of the ends of intervals and spans, of coordinates, and in powers of ten."""
+    many = np.linspace(-2e-6, -1, MAX_NUMBERS + 1)
+    lines = said(
+        {"effect": -0.212, "change": [-0.5, -3e-7], "lags": [-2, 1], "many": many, "bare": -7.0},
+        errors={"effect": np.array(0.012)},
+        lows={"effect": np.array(-0.2393)},
+        highs={"effect": np.array(-0.1848)},
+        coordinates={"head": np.array([-3, 4])},
+    )
+    assert "−0.212 ± 0.012 (95 %: −0.2393 to −0.1848)" in lines
+    assert {"head: [−3  4]", "[−0.5 −3×10⁻⁷]", "[−2  1]", "−7"} <= {*lines}
+    assert any(line.startswith("201 numbers, −1 to −2×10⁻⁶;") for line in lines)
+    assert not [
+        line
+        for line in lines[2:]
+        if "-" in line.replace("--json or --npz", "").replace("--head", "")
+    ]
+
+
 def test_what_errors_count():
     """Biases are left to exports; an interval stands beside one number."""
     many = np.linspace(1, 2, MAX_NUMBERS + 1)
@@ -76,7 +96,7 @@ def test_many_numbers(count):
     values[3] = np.nan
     text = "\n".join(said({"x": values}))
 
-    ranged = f"{count} numbers, -2 to 5; all of them with --json or --npz, fewer with --head"
+    ranged = f"{count} numbers, −2 to 5; all of them with --json or --npz, fewer with --head"
     assert (ranged in text) == (count > MAX_NUMBERS)
     assert ("nan" in text) == (count == MAX_NUMBERS)
 

@@ -5,6 +5,7 @@ import plotly.graph_objects as go
 from jaxtyping import Float, Int
 
 from poskernel_core.common.result import Result
+from poskernel_core.common.rounding import as_printed
 from poskernel_core.plotting.conditions import measured
 from poskernel_core.plotting.curves import Look, add_curve, look
 from poskernel_core.plotting.layout import (
@@ -88,7 +89,7 @@ def _add_trend(
     fit = "" if np.isnan(share) else f"R² {share:.2f}, "
     ends = slice(None) if log_y else slice(None, None, max(1, len(keys) - 1))
     name = f"slope {measured(*slope)} per token"
-    rank = f"{fit}rank correlation {correlation:.2f}".replace("-", "−")
+    rank = fit + "rank correlation " + as_printed(f"{correlation:.2f}")
     figure.add_scatter(
         x=keys[ends],
         y=np.where(line > FLOOR, line, np.nan)[ends] if log_y else line[ends],
