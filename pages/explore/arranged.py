@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import streamlit as st
 
 from pages.shared.cards.explained import Explanation, explained
 from pages.shared.cards.plain import capital, plain
@@ -48,7 +47,7 @@ def our_columns(result: Result) -> dict[str, Column]:
     return columns
 
 
-def choose_columns(columns: dict[str, Column], *keys: str) -> list[Column]:
+def choose_columns(columns: dict[str, Column], places: Sequence[Any], *keys: str) -> list[Column]:
     """Draw the choice of axes and colour, by their keys in the address; return the columns."""
     numbers = [name for name, column in columns.items() if not column.labels]
 
@@ -57,7 +56,7 @@ def choose_columns(columns: dict[str, Column], *keys: str) -> list[Column]:
         first = FIRST[key] if FIRST[key] in offered else offered[0]
         return columns[place.selectbox(LABELS[key], **fitted_index(key, offered, first))]
 
-    return [choose(place, key) for place, key in zip(st.columns(len(LABELS)), keys, strict=False)]
+    return [choose(place, key) for place, key in zip(places, keys, strict=False)]
 
 
 def words(reading: str, columns: Sequence[Column], formula: str = "") -> Explanation:
@@ -128,9 +127,9 @@ class Arranged:
     one_scale: bool = False
 
 
-def by_measures(result: Result, columns: dict[str, Column]) -> Arranged:
+def by_measures(result: Result, columns: dict[str, Column], places: Sequence[Any]) -> Arranged:
     """Draw the choice of two measures and of the colour; return the heads on them."""
-    x, y, colour = three = choose_columns(columns, "x", "y", "colour")
+    x, y, colour = three = choose_columns(columns, places, "x", "y", "colour")
     reading = (
         "its values with their standard errors. Look for points far from the others, and for "
         "groups: one measure alone does not define a kind of head."
@@ -141,12 +140,14 @@ def by_measures(result: Result, columns: dict[str, Column]) -> Arranged:
     )
 
 
-def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | None:
+def by_kernels(
+    selection: Selection, columns: dict[str, Column], places: Sequence[Any]
+) -> Arranged | None:
     """Draw the choice of the colour; return the heads by their kernels, None until they are there.
 
     The kernels are those that the places come from, so they are there as well.
     """
-    (colour,) = choose_columns(columns, "colour")
+    (colour,) = choose_columns(columns, places, "colour")
     query, skip = selection.query, selection.skip
     result = results.fetch(NearKernels, selection.run, QueryParams(query=query, skip=skip))
     if result is None:
@@ -177,9 +178,11 @@ def by_kernels(selection: Selection, columns: dict[str, Column]) -> Arranged | N
     )
 
 
-def by_places(selection: Selection, columns: dict[str, Column]) -> Arranged | None:
+def by_places(
+    selection: Selection, columns: dict[str, Column], places: Sequence[Any]
+) -> Arranged | None:
     """Draw the choice of the colour; return the heads by their shares of place and content."""
-    (colour,) = choose_columns(columns, "colour")
+    (colour,) = choose_columns(columns, places, "colour")
     params = PlaceAndContentParams(skip=selection.skip)
     result = fetch_when_asked(PlaceAndContent, selection.run, params, "compute-places", "heads")
     if result is None:

@@ -13,6 +13,7 @@ import streamlit as st
 from pages.explore.arranged import (
     BY_MEASURES,
     KERNELS,
+    LABELS,
     Arranged,
     arrangements,
     by_kernels,
@@ -285,7 +286,8 @@ def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     offered = arrangements(selection.located.geometry)
     how = choose_one("Arrange heads by", offered, "arrange")
-    axes = st.container(key="axes")
+    with st.container(key="axes" if how == BY_MEASURES else "colours"):
+        places = st.columns(len(LABELS))
     more = st.container(horizontal=True, vertical_alignment="center", key="more-columns")
     again = more.toggle(
         "Also measures for which the model runs again",
@@ -313,12 +315,11 @@ def page(selection: Selection) -> None:
     if result is None:
         return
     columns = our_columns(result) | theirs
-    with axes:
-        arranged: Arranged | None
-        if how == BY_MEASURES:
-            arranged = by_measures(result, columns)
-        else:
-            arranged = (by_kernels if how == KERNELS else by_places)(selection, columns)
+    arranged: Arranged | None
+    if how == BY_MEASURES:
+        arranged = by_measures(result, columns, places)
+    else:
+        arranged = (by_kernels if how == KERNELS else by_places)(selection, columns, places)
     if arranged is None:
         return
     hover_columns = arranged.hover_columns

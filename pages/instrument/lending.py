@@ -106,7 +106,7 @@ def lacking(place: Place, model: str) -> bool:
         message = f"{title} {need.why}, so this page shows {model}. Other pages return to {title}."
         st.info(plain(message), icon=":material/info:")  # a frame for one card has its own line
         if place.stored:
-            _offer(f"Show what is stored of {title}", STORED, True)
+            _offer("Show what is stored of it", STORED, True)
         return False
     if need.met(model):
         return False

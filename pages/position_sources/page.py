@@ -1,5 +1,6 @@
 """Sources: which earlier parts of the model write the position that a head reads."""
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -66,23 +67,24 @@ def _linked(name: str) -> str:
 def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     st.subheader(head_link(selection.cell), anchor="head")
-    one, below = st.container(), st.container()
+    one, title, below = st.container(), st.container(), st.container()
     params = PositionSourcesParams(skip=selection.skip)
     with below:
-        st.subheader("All heads", anchor="all")
         every = fetch_when_asked(PositionSources, selection.run, params, "compute-sources", "graph")
     with one:
         of_head = HeadSourcesParams(head=selection.cell, skip=selection.skip)
         asks = ("compute-head-sources", "sources", "sources-map", "turning")
-        bars, rest = st.container(), st.container()
-        with rest:
-            left = BY_OFFSET if every is not None else ""
-            head = fetch_when_asked(HeadSources, selection.run, of_head, *asks, left=left)
-        if head is None and every is not None:
-            head = selection.of(every.only(*OF_ALL))
-        if head is not None:
-            with bars:
-                draw_head(selection, head)
+        shares, left = None, ""
+        if every is not None:
+            shares, left = (
+                partial(draw_head, selection, selection.of(every.only(*OF_ALL))),
+                BY_OFFSET,
+            )
+        if head := fetch_when_asked(
+            HeadSources, selection.run, of_head, *asks, left=left, meanwhile=shares
+        ):
+            draw_head(selection, head)
+    title.subheader("All heads", anchor="all")
     if every is not None:
         with below:
             show_graph("graph", every.only("share"), "Who feeds whom: the largest shares")

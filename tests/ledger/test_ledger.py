@@ -189,7 +189,8 @@ def test_what_a_result_does_not_hold(fields, words):
 
 def test_brief():
     for number, error, text in (
-        (0.12345, None, "0.123"), (-7e-7, None, "−7×10⁻⁷"), (2, None, "2"), (None, None, "None"), ("a", None, "a"),
+        (0.12345, None, "0.123"), (-7e-7, None, "−7×10⁻⁷"),
+        (2, None, "2"), (None, None, "None"), ("a", None, "a"),
         (0.12345, 0.02, "0.123 ± 0.020"),
         ([1.0, 2.0, 3.0, 4.0, 5.0], None, "[1, 2, 3, 4, ...]"),
         ([[0.12345, 1.0], [2.0]], [[0.02, None], [1.0]], "[[0.123 ± 0.020, 1], [2.0 ± 1.0]]"),

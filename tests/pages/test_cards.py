@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 import pytest
 
 import poskernel_core as pk
+from pages.explore import page as explore
 from pages.interventions.page import MODES
 from pages.shared.cards import card, explained
 from pages.shared.cards import figure as cards
@@ -15,7 +16,7 @@ from pages.shared.cards.explained import page_on
 from pages.shared.run import current
 from poskernel_core.common.result import Result
 from poskernel_core.plotting.layout import set_title
-from tests.support.bound import fine, opened
+from tests.support.bound import fine, opened, with_menu
 
 MADE = []
 
@@ -113,6 +114,19 @@ def test_the_documentation_of_a_question(monkeypatch, tmp_path):
     assert page_on("kernel") is None
 
 
+def test_a_head_stands_before_what_is_under_it(shipped_only, monkeypatch):
+    """So that it moves nothing; but an open menu has what is drawn."""
+    order: list[str] = []
+    monkeypatch.setattr(card, "draw_head", lambda name, head: order.append(head.title))
+    monkeypatch.setattr(explore, "chart", lambda name, *_, **__: order.append(name))
+    app = fine(opened("explore"))
+    title = "Attention entropy against effective token count"
+    assert [title, "heads"] == order
+    order.clear()
+    fine(with_menu(app, "heads"))
+    assert ["heads", title] == order
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "link", "names"),
@@ -138,11 +152,11 @@ def test_all_that_a_card_draws_is_in_its_downloads(computed, monkeypatch, page, 
 
     def head(name, figure, shown, *_rest):
         made = [cards.plain_title(each) for each in cards.made(figure)]
-        offered[name] = made, drawn.get(shown.title)
+        offered[name] = made, drawn.setdefault(shown.title, [])
 
     monkeypatch.setattr(cards, "draw_ready", keep)
     monkeypatch.setattr(card, "_head", head)
     fine(opened(page, **{"context": "64", "windows": "20"} | link))
-    several = {name: found for name, found in offered.items() if len(found[1] or ()) > 1}
+    several = {name: found for name, found in offered.items() if len(found[1]) > 1}
     assert names == several.keys()
     assert all(made == shown for made, shown in several.values())

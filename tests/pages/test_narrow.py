@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from bench.pages import PHONE, SHIFT
 from tests.support.server import ROOT, serve
 from tests.support.visit import settle, visit
 
@@ -29,6 +30,15 @@ def test_twelve_heads_fit_and_a_grid_that_scrolls_says_so(page, still):
     scroller.evaluate("node => { node.scrollLeft = node.scrollWidth }")
     expect(grid).not_to_contain_class("more")
     assert hint.is_visible()
+
+
+@pytest.mark.parametrize(
+    "name", ["explore", "induction_recency", "interventions", "position_sources"]
+)
+def test_little_moves_while_a_page_is_drawn_on_a_phone(page, still, name):
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    visit(page, f"{still.url}/{name}")
+    assert page.evaluate(SHIFT) < 0.05
 
 
 def test_words_on_a_number_stand_below_it_on_a_phone(page, still):

@@ -1,6 +1,7 @@
 """A figure with its title and finding, and a menu with all that belongs to it."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -86,18 +87,36 @@ def card(
         if draw is None:
             st.fragment(_head)(name, figure, open_card, words, finding, first)
         else:
-            head, current().card = st.container(gap=None), open_card
-            try:
-                draw()
-            finally:
-                current().card = None
-            with head:
-                st.fragment(_head)(name, figure, open_card, words, finding)
+            place = st.container(gap=None)
+
+            def draw_above() -> None:
+                with place:
+                    st.fragment(_head)(name, figure, open_card, words, finding)
+
+            # in this order, or the head moves what is inside
+            steps: list[Callable[[], None]] = [draw_above, partial(_draw_inside, open_card, draw)]
+            if st.session_state.get(OPENED) == _opened(name):
+                steps.reverse()  # its menu has what is drawn
+            for step in steps:
+                step()
         if embed.embedded():
             st.markdown(f":small[{plain(signature(result))} · {embed.whole_page(name)}]")
     current().figures.append((name, title))
     if embed.embedded():
         raise embed.CardDrawn
+
+
+def _draw_inside(open_card: Open, draw: Callable[[], None]) -> None:
+    current().card = open_card
+    try:
+        draw()
+    finally:
+        current().card = None
+
+
+def _opened(name: str) -> tuple[str, Any]:
+    """Return what is kept of a card while its menu is open."""
+    return name, st.session_state.get("selection")
 
 
 def _head(
@@ -113,7 +132,7 @@ def _head(
     The menu stays open for as long as the selection is the same: results that form draw the page
     anew.
     """
-    here = (name, st.session_state.get("selection"))
+    here = _opened(name)
 
     def note(is_open: bool) -> None:
         if is_open:

@@ -21,24 +21,35 @@ NOTHING_NEW: Final = "This server shows what was computed before and computes no
 
 
 def fetch_when_asked(
-    question: type[Question[P]], run: RunSpec, params: P, key: str, *cards: str, left: str = ""
+    question: type[Question[P]],
+    run: RunSpec,
+    params: P,
+    key: str,
+    *cards: str,
+    left: str = "",
+    meanwhile: Callable[[], None] | None = None,
 ) -> Result | None:
     """Return a result if it is stored or has been asked for; otherwise offer to compute it.
 
     It has been asked for if it is being computed, by whoever wants it. ``key`` is unique on the
     page: "compute-" and the name of the card that shows the result, if no other ``cards`` do.
-    ``left`` says what is missing, where another result shows the rest.
+    Where another result shows a part, ``meanwhile`` draws that, and ``left`` says what is missing.
     """
+    result = None
     with results.refusals_shown(question):
-        plan, left = results.plan(question, run, params), left or question.noun_phrase
+        plan = results.plan(question, run, params)
         job = results.engine().running(plan)
         computed = job is not None and not job.ended
-        if results.engine().ready(plan) or computed or is_wanted(plan.key):
-            return results.fetch(question, run, params)
-        with in_place_of(*(cards or [key.removeprefix("compute-")])):
-            located = results.located(run.model.name, run.model.revision)
-            offer(left, "Compute it", key, plan.key, located=located)
-    return None
+        asked_for = results.engine().ready(plan) or computed or is_wanted(plan.key)
+        if asked_for:
+            result = results.fetch(question, run, params)
+        if result is None and meanwhile is not None:
+            meanwhile()
+        if not asked_for:
+            with in_place_of(*(cards or [key.removeprefix("compute-")])):
+                located = results.located(run.model.name, run.model.revision)
+                offer(left or question.noun_phrase, "Compute it", key, plan.key, located=located)
+    return result
 
 
 def fetch_known(
