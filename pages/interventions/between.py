@@ -1,6 +1,8 @@
 """Between two prompts, or over a set of pairs: what of their difference each head carries."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from pages.shared.choices.fit import (
     fitted_index,
     fitted_number,
     fitted_text,
+    select_one,
 )
 from pages.shared.grid.measure_grid import Extras, draw_heads
 from pages.shared.jobs import results
@@ -71,10 +74,47 @@ EXAMPLE: Final = (
 )
 
 
+@dataclass
+class Fields:
+    """The fields of a question about a set: of a model without weights, those of stored answers.
+
+    Attributes:
+        stored: the parameters of all answers that are stored; None if any can be computed.
+        params: what is chosen.
+        single: the words of fields with a single option, which are not drawn.
+    """
+
+    stored: Sequence[Any] | None
+    params: dict[str, Any] = field(default_factory=dict)
+    single: list[str] = field(default_factory=list)
+
+    def options(self, name: str, values: Iterable[Any]) -> list[Any]:
+        """Return the values of a parameter that can be chosen, after what is chosen already."""
+        if self.stored is None:
+            return list(values)
+        answers = [dict(answer) for answer in self.stored]
+        there = [answer[name] for answer in answers if self.params.items() <= answer.items()]
+        return [value for value in values if value in there]
+
+    def choose(self, label: str, name: str, words: Mapping[str, Any], key: str, place: Any) -> None:
+        """Draw the choice of a parameter by words."""
+        values = self.options(name, words.values())
+        offered = {word: value for word, value in words.items() if value in values}
+        word = choose_one(label, offered, key, place=place)
+        self.params[name] = offered[word]
+        self.single += [word] * (len(offered) == 1)
+
+    def places(self, widths: Sequence[int]) -> list[Any]:
+        """Return columns for fields, which are often left out of a model without weights."""
+        if self.stored is None:
+            return st.columns(widths, vertical_alignment="bottom")
+        return [st] * len(widths)
+
+
 def draw(selection: Selection) -> None:
     """Draw the controls, the map of all heads, and one head or layer by position."""
-    kind = choose_kind(selection, PatchHeads, ONE)
-    params = _choose(selection) if kind == ONE else _choose_set(kind)
+    kind, fields = choose_kind(selection, PatchHeads, ONE)
+    params = _choose(selection, fields) if kind == ONE else _choose_set(kind, fields)
     if params is None:
         return
     heads = _fetch(PatchHeads, selection, PatchHeadsParams(**params))
@@ -90,10 +130,8 @@ def draw(selection: Selection) -> None:
     effects = heads.only(*{"effect", "attribution", "opposite"} & heads.values.keys())
     grid = partial(_draw_grid, effects, selection)
     show("patch", effects, f"What each head's {params['what']} carries", grid)
-    head, layer = selection.cell, f"L{layer_of(selection.cell)}"
-    if choose_one("By position", ["the head", WHOLE_LAYER], "patched") == WHOLE_LAYER:
-        head = layer
     params.pop("exact", None)
+    head = _choose_part(selection, params)
     position_params = PatchPositionsParams(**params, head=head)
     if not (result := _fetch(PatchPositions, selection, position_params)):
         return
@@ -111,27 +149,51 @@ def draw(selection: Selection) -> None:
         _draw_opposite(result, head)
 
 
-def choose_kind(selection: Selection, question: type[Question[Any]], *others: str) -> str:
-    """Draw the choice of a kind of set, or of others; without weights, of those that are stored."""
-    kinds = [*others, *SETS, TABLE]
-    if selection.located.away:
-        kinds = [
-            kind for kind in SETS
-            if can_show(question, selection.run, question.params(maker=kind), selection.located)
-        ] or [next(iter(SETS))]  # fmt: skip
-    kind: str = st.selectbox("Pairs of prompts", **fitted_index("maker", kinds))
-    return kind
+def choose_kind(
+    selection: Selection, question: type[Question[Any]], *others: str
+) -> tuple[str, Fields]:
+    """Draw the choice of a kind of set, or of others; return it with the question's fields.
+
+    It is empty if nothing is stored and nothing can be computed, which is said.
+    """
+    fields = fields_of(selection, question)
+    kinds = fields.options("maker", SETS)
+    if fields.stored is None:
+        kinds = [*others, *kinds, TABLE]
+    if not kinds:
+        say_not_computed(question, selection)
+        return "", fields
+    return select_one("Pairs of prompts", fitted_index("maker", kinds)), fields
+
+
+def fields_of(selection: Selection, question: type[Question[Any]], **chosen: Any) -> Fields:
+    """Return the fields of a question, of which some are ``chosen``."""
+    away = bool(selection.located.away)
+    return Fields(results.all_stored(question, selection.run) if away else None, chosen)
+
+
+def _choose_part(selection: Selection, params: Mapping[str, Any]) -> str:
+    """Draw the choice between the head and its layer; return its name."""
+    names = {"the head": selection.cell, WHOLE_LAYER: f"L{layer_of(selection.cell)}"}
+    there = fields_of(selection, PatchPositions, **params).options("head", names.values())
+    words = [word for word, name in names.items() if name in there] or [*names][:1]
+    return names[choose_one("By position", words, "patched")]
 
 
 def _fetch(question: type[Question[P]], selection: Selection, params: P) -> Result | None:
     """Return a result; of a model without weights, say that it is not stored if it is not."""
     if can_show(question, selection.run, params, selection.located):
         return results.fetch(question, selection.run, params)
-    st.caption(f"Not computed: {question.noun_phrase}. {nothing_new(selection.located)}")
+    say_not_computed(question, selection)
     return None
 
 
-def _choose(selection: Selection) -> dict[str, Any] | None:
+def say_not_computed(question: type[Question[Any]], selection: Selection) -> None:
+    """Say that an answer is not stored of a model without weights, and what to do."""
+    st.caption(f"Not computed: {question.noun_phrase}. {nothing_new(selection.located)}")
+
+
+def _choose(selection: Selection, fields: Fields) -> dict[str, Any] | None:
     """Draw the examples, the two prompts, the metric and what is put where."""
     pairs = pairs_for(selection.run.model.name)
     first, about = choose_preset(selection, pairs, _values, "pair")
@@ -152,7 +214,8 @@ def _choose(selection: Selection) -> dict[str, Any] | None:
             key = name.replace("_", "")
             text = fitted_text(key, usual[key], 64)
             params[name] = place.text_input(label, help=hint, **text)
-    params |= _choose_what()
+    _choose_what(fields)
+    params |= fields.params
     about()
     if not params["clean"].strip() or not params["changed"].strip():
         st.info("Type two prompts of equally many tokens, a clean and a changed one.")
@@ -160,17 +223,16 @@ def _choose(selection: Selection) -> dict[str, Any] | None:
     return params
 
 
-def _choose_what() -> dict[str, Any]:
+def _choose_what(fields: Fields) -> None:
     """Draw what is put into the other run, and from which prompt."""
-    one, two = st.columns(2)
-    what = PARTS[choose_one("Put into the other run", PARTS, "what", place=one)]
-    way = choose_one("Direction", DIRECTIONS, "way", place=two)
-    return {"what": what, "direction": DIRECTIONS[way]}
+    one, two = fields.places([1, 1])
+    fields.choose("Put into the other run", "what", PARTS, "what", one)
+    fields.choose("Direction", "direction", DIRECTIONS, "way", two)
 
 
-def choose_pairs(kind: str) -> dict[str, Any] | None:
-    """Draw a maker's size, or a table; return the set as parameters, None without one."""
-    params: dict[str, Any] = {}
+def choose_pairs(kind: str, fields: Fields) -> bool:
+    """Draw a maker's size, or a table; return whether there is a set."""
+    params = fields.params
     if kind == TABLE:
         left, right = st.columns([3, 2])
         text = left.text_area(
@@ -187,19 +249,23 @@ def choose_pairs(kind: str) -> dict[str, Any] | None:
             table = text if file is None else decoded(file.getvalue())
             if not table.strip():
                 st.info(f"Type or drop a table with the columns {', '.join(COLUMNS)}.")
-                return None
+                return False
             params["pairs"] = as_table(table)
         except ValueError as error:
             say_error(capital(f"{error}."))
-            return None
+            return False
         params["skip_bad"] = st.toggle("Leave out rows that cannot be used", **fitted_flag("bad"))
-    else:
-        left, right = st.columns([1, 3], vertical_alignment="bottom")
+        return True
+    left, right = fields.places([1, 3])
+    params["maker"] = kind
+    if fields.stored is None:
         ends = PairsParams.ends("count")
-        count = left.number_input("Pairs", **fitted_number("count", ends, MADE))
-        params |= {"maker": kind, "count": count}
-        right.caption(f"{counted(count, 'pair')}. {SETS[kind]}")
-    return params
+        params["count"] = left.number_input("Pairs", **fitted_number("count", ends, MADE))
+    else:
+        counts = fields.options("count", sorted({answer.count for answer in fields.stored}))
+        params["count"] = select_one("Pairs", fitted_index("count", counts))
+    right.caption(f"{counted(params['count'], 'pair')}. {SETS[kind]}")
+    return True
 
 
 def type_file() -> None:
@@ -210,15 +276,21 @@ def type_file() -> None:
             choose("pairs", text)
 
 
-def _choose_set(kind: str) -> dict[str, Any] | None:
+def _choose_set(kind: str, fields: Fields) -> dict[str, Any] | None:
     """Draw a set of pairs, the metric, and what is put where; return None without a set."""
-    if (params := choose_pairs(kind)) is None:
+    if not kind or not choose_pairs(kind, fields):
         return None
     metrics = {word: code for word, code in METRICS.items() if code != "loss"}
-    one, two = st.columns([2, 1], vertical_alignment="bottom")
-    params["metric"] = metrics[choose_one("Metric", metrics, "metric", place=one)]
-    exact = two.toggle("Exact effects of all heads", **fitted_flag("exact"))
-    return params | _choose_what() | {"exact": "all" if exact else "largest"}
+    one, two = fields.places([2, 1])
+    fields.choose("Metric", "metric", metrics, "metric", one)
+    _choose_what(fields)
+    first, *others = fields.options("exact", ("largest", "all"))
+    exact = fitted_flag("exact", first == "all")
+    if others:
+        first = "all" if two.toggle("Exact effects of all heads", **exact) else first
+    if fields.single:
+        st.caption(f"Stored: {', '.join(fields.single)}.")
+    return fields.params | {"exact": first}
 
 
 def _values(preset: Preset, cell: str) -> dict[str, Any]:

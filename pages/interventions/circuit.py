@@ -4,12 +4,12 @@ from typing import Any, Final
 
 import streamlit as st
 
-from pages.interventions.between import choose_kind, choose_pairs, left_out
+from pages.interventions.between import choose_kind, choose_pairs, fields_of, left_out
 from pages.interventions.many_texts import offer_first_heads
 from pages.shared.cards.plain import plain, say
 from pages.shared.cards.show import show, show_graph
-from pages.shared.choices.fit import choose_one, fitted_index, fitted_text
-from pages.shared.jobs.pressed import can_show, fetch_when_asked
+from pages.shared.choices.fit import fitted_index, fitted_text, select_one
+from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.circuits.spec import (
     Edges,
@@ -29,13 +29,16 @@ FIRST: Final = 8
 
 def draw(selection: Selection) -> None:
     """Draw the choice of a set of pairs, the edges, and the curves of heads kept and removed."""
-    if (pairs := choose_pairs(choose_kind(selection, Edges))) is None:
+    kind, fields = choose_kind(selection, Edges)
+    if not kind or not choose_pairs(kind, fields):
         return
+    pairs = {**fields.params}
     st.subheader("Who feeds whom", anchor="edges")
-    way = DIRECTIONS[choose_one("Direction", DIRECTIONS, "way")]
-    source, run = ("clean", "changed") if way == INTO_CHANGED else ("changed", "clean")
+    fields.choose("Direction", "direction", DIRECTIONS, "way", st)
+    into_changed = fields.params["direction"] == INTO_CHANGED
+    source, run = ("clean", "changed") if into_changed else ("changed", "clean")
     st.caption(f"The {run} prompts are run, with inputs of heads from the {source} ones.")
-    _draw_edges(selection, pairs | {"direction": way})
+    _draw_edges(selection, fields.params)
     st.subheader("How many heads are enough?", anchor="enough")
     _draw_enough(selection, pairs)
 
@@ -68,21 +71,26 @@ def _says_why(result: Result) -> bool:
 
 def _draw_enough(selection: Selection, pairs: dict[str, Any]) -> None:
     """Draw what is recovered with the first heads of a ranking, at a button."""
-    usual = FaithfulnessParams.model_validate(pairs | {"skip": selection.skip})
-    located = selection.located
-    if located.away and not can_show(Faithfulness, selection.run, usual, located):
+    params = pairs | {"skip": selection.skip}
+    fields = fields_of(selection, Faithfulness, **params)
+    codes, order = fields.options("outside", OUTSIDE.values()), ""
+    if not codes:
+        usual = FaithfulnessParams.model_validate(params)
         fetch_when_asked(Faithfulness, selection.run, usual, "compute-enough")  # which says why
         return
-    one, two = st.columns(2, vertical_alignment="bottom")
-    outside = one.selectbox("The other heads give", **fitted_index("outside", OUTSIDE))
-    hint = "such as L2H3, L0H1; drawn beside the ranking by what heads carry"
-    order = two.text_input("An order of your own", help=hint, **fitted_text("keptorder", most=8000))
-    offer_first_heads(selection, "keptorder")
+    one, two = fields.places([1, 1])
+    words = [word for word, code in OUTSIDE.items() if code in codes]
+    outside = select_one("The other heads give", fitted_index("outside", words), one)
+    if fields.stored is None:
+        hint = "such as L2H3, L0H1; drawn beside the ranking by what heads carry"
+        typed = fitted_text("keptorder", most=8000)
+        order = two.text_input("An order of your own", help=hint, **typed)
+        offer_first_heads(selection, "keptorder")
     own = f"; beside the ranking, {plain(order)} first" if order.strip() else ""
     st.caption(f"Heads are kept one after the other; all others give {outside}{own}.")
-    options = {"outside": OUTSIDE[outside], "order": order, "skip": selection.skip}
-    params = FaithfulnessParams.model_validate(pairs | options)
-    result = fetch_when_asked(Faithfulness, selection.run, params, "compute-enough")
+    params |= {"outside": OUTSIDE[outside], "order": order}
+    asked = FaithfulnessParams.model_validate(params)
+    result = fetch_when_asked(Faithfulness, selection.run, asked, "compute-enough")
     if result is None or _says_why(result):
         return
     used = counted(int(result.values["pairs"]), "pair")

@@ -17,8 +17,10 @@ from pages.shared.selection.head_choice import ranked
 from poskernel_core.analyses.base import Params
 from poskernel_core.analyses.interventions.presets import presets_for
 from poskernel_core.analyses.patching.presets import pairs_for
+from poskernel_core.analyses.patching.spec import PatchHeadsParams
 from poskernel_core.common.rounding import NO_NUMBER
 from poskernel_core.data.moves import fitting, words_of
+from poskernel_core.export.notebook import METRICS, PARTS
 from poskernel_core.models import curated
 from tests.support.bound import (
     bound,
@@ -293,18 +295,46 @@ def test_what_is_stored_of_a_model_without_weights(shipped_only):
     assert "demo-gpt2" == bound(app)["model"].value
     press(app, "lend")
     assert (STORED, True) == (bound(app)["model"].value, chosen(app, "stored"))
-    assert (["names"], 5) == (bound(app)["maker"].options, len(app.metric))
+    assert 5 == len(app.metric)
+    assert not CHOICES_OF_SETS & {*bound(app)}
+    captions = [each.value for each in app.caption]
+    assert "Stored: difference of two answers, whole output, clean into changed." in captions
+    assert any(each.startswith("40 pairs. Two names") for each in captions)
     (largest,) = (each.value for each in app.dataframe if "opposite" in each.value)
     assert ["head", "effect", "± 1 s.e.", "opposite"] == [*largest]  # none is an estimate
     (told,) = not_computed(app)
     assert told.startswith("Not computed: what this head carries at each position. ")
     choose(app, "head", "L23H3")
     assert ([], {"parts", "spans", "pairs"}) == (not_computed(app), {*figures_on(app)})
-    bound(app)["count"].set_value(39).run()
-    (told,) = not_computed(fine(app))
-    assert told.startswith("Not computed: what of the difference between the prompts each head")
     press(app, "lend")
     assert "demo-gpt2" == bound(app)["model"].value
+
+
+def test_a_link_to_what_is_not_stored_of_a_model_without_weights(shipped_only):
+    """What is stored is shown, and told."""
+    link = {"mode": "Between two prompts", "maker": "order", "count": "39", "metric": "loss"}
+    app = fine(opened_as_linked(PAGE, model=STORED, head="L23H3", **link))
+    assert {"parts", "spans", "pairs"} == {*figures_on(app)}
+    told = " ".join(each.value for each in app.warning)
+    assert all(asked in told for asked in ("order", "39", "loss"))
+
+
+CHOICES_OF_SETS = {"maker", "count", "metric", "exact", "what", "way", "patched"}
+
+
+def test_fields_of_what_is_stored():
+    """Each has the values of the answers that fit what is chosen; a single one is a word."""
+    given = ({"count": 11}, {"metric": "log-probability"}, {"what": "values", "count": 11})
+    fields = between.Fields([PatchHeadsParams(maker="order", **params) for params in given])
+    assert ["order"] == fields.options("maker", between.SETS)
+    assert [11, 40] == fields.options("count", (5, 11, 40))
+    fields.params |= {"maker": "order", "count": 40}
+    assert ["log-probability"] == fields.options("metric", METRICS.values())
+    fields.choose("Metric", "metric", METRICS, "metric", between.st)
+    assert ["log probability of one answer"] == fields.single
+    assert ["output"] == fields.options("what", PARTS.values())
+    anything = between.Fields(None)
+    assert [*PARTS.values()] == anything.options("what", PARTS.values())
 
 
 @pytest.mark.parametrize(("model", "head", "maker", "figures"), [

@@ -20,9 +20,14 @@ Then = Callable[[], None] | None
 def choose_one(
     label: str, options: Iterable[str], key: str, *, place: Any = st, default: str = "", **more: Any
 ) -> str:
-    """Draw buttons of which one is always pressed, at first the ``default`` or the first option."""
+    """Draw buttons of which one is always pressed, at first the ``default`` or the first option.
+
+    A single option is no choice: nothing is drawn.
+    """
     words = list(options)
-    value = _one_of(key, words, default or words[0])
+    value: str = _one_of(key, words, default or words[0])
+    if len(words) == 1:
+        return value
     settings = {"options": words, "default": value, "required": True}
     pressed: str = place.segmented_control(label, **settings | widget(key, value, words) | more)
     return pressed
@@ -109,6 +114,12 @@ def fitted_index(
     value = _one_of(key, offered, usual)
     value = lent if lent is not None and value == usual else value
     return {"options": offered, "index": offered.index(value)} | widget(key, value, offered, then)
+
+
+def select_one(label: str, settings: dict[str, Any], place: Any = st) -> Any:
+    """Draw a select box of what :func:`fitted_index` returns, if there are several options."""
+    options = settings["options"]
+    return place.selectbox(label, **settings) if len(options) > 1 else options[0]
 
 
 def _one_of(key: str, options: list[Any], default: Any) -> Any:

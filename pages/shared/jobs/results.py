@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any, Final, NoReturn
 
 import streamlit as st
-from cachetools import TTLCache
+from cachetools import TTLCache, cached
 
 from pages.shared.cards.plain import say, say_once
 from pages.shared.choices.choices import chosen
@@ -26,6 +26,7 @@ from poskernel_core.common.errors import (
 from poskernel_core.common.result import Result
 from poskernel_core.common.specs import RunSpec
 from poskernel_core.engine.engine import Engine
+from poskernel_core.engine.inventory import stored_params
 from poskernel_core.engine.job import Job
 from poskernel_core.engine.plan import Asked, Plan, make_plan, plan_of
 from poskernel_core.engine.process import start_in_lab
@@ -134,6 +135,22 @@ def missing(question: type[Question[P]], run: RunSpec, params: P) -> list[str]:
 def stored(planned: Plan) -> Result | None:
     """Return a result if it is stored."""
     return engine().cached(planned)
+
+
+@cached(
+    TTLCache(64, FRESH),
+    key=lambda question, run: (str(engine().store.directory), question.name, run.key()),
+    lock=Lock(),
+)
+def all_stored(question: type[Question[P]], run: RunSpec) -> list[P]:
+    """Return the parameters of all answers to a question that are stored of a run."""
+    answers = []
+    for given in stored_params(engine().store, run.model.fingerprint, question.name):
+        with suppress(PosKernelError, ValueError):  # of another version
+            params = question.params(**given)
+            if engine().ready(plan(question, run, params)):
+                answers.append(params)
+    return answers
 
 
 def known(name: str, run: RunSpec, geometry: Geometry) -> Result | None:
