@@ -1,15 +1,19 @@
 """Narrow windows: the grid of heads, words on numbers."""
 
+from itertools import combinations
+
 import pytest
 from playwright.sync_api import expect
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.pages import PHONE, SHIFT
+from poskernel_core.models import curated
 from tests.support.server import ROOT, serve
 from tests.support.visit import settle, visit
 
 pytestmark = pytest.mark.browser
 
+STORED = curated.CURATED[0].name
 HEADS, HEADER, CELL = 12, 34, 26  # pixels of the grid's first column and of a cell, in grid.css
 
 
@@ -39,6 +43,21 @@ def test_little_moves_while_a_page_is_drawn_on_a_phone(page, still, name):
     page.set_viewport_size({"width": PHONE, "height": 900})
     visit(page, f"{still.url}/{name}")
     assert page.evaluate(SHIFT) < 0.05
+
+
+def test_labels_of_a_circuit_do_not_touch_on_a_phone(page, still):
+    page.set_viewport_size({"width": PHONE, "height": 900})
+    visit(page, f"{still.url}/interventions?model={STORED}&mode=From heads to a circuit")
+    labels = page.locator(".st-key-card-network .textpoint text")
+    expect(labels).not_to_have_count(0)
+    boxes = [label.bounding_box() for label in labels.all()]
+    assert all(
+        one["x"] + one["width"] <= other["x"]
+        or other["x"] + other["width"] <= one["x"]
+        or one["y"] + one["height"] <= other["y"] + 3  # a line is higher than its letters
+        or other["y"] + other["height"] <= one["y"] + 3
+        for one, other in combinations(boxes, 2)
+    )
 
 
 def test_words_on_a_number_stand_below_it_on_a_phone(page, still):

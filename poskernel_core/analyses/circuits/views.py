@@ -1,6 +1,6 @@
 """What is drawn and said of circuits."""
 
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -25,8 +25,11 @@ MOST = 10
 """Senders that have a bar of their own."""
 LINES = 40
 """Edges that are drawn as lines."""
-ABREAST = 6
-"""Labels of parts that have room side by side."""
+ACROSS, DOWN, DOT = 34, 26, 2
+"""Letters side by side and lines of them that have room on a phone; letters as wide as a dot."""
+SIDES = {"top center": (0, -1), "bottom center": (0, 1), "middle right": (1, 0),
+         "middle left": (-1, 0)}  # fmt: skip
+"""Where a label may stand, the best first: to the right of its part, and below it."""
 
 
 def no_difference(result: Result) -> str:
@@ -129,15 +132,29 @@ def _place(name: str, heads: int) -> tuple[float, float]:
     return (int(number) + 0.5 if number.isdigit() else -1.0), heads
 
 
-def label_sides(places: list[tuple[float, float]], layers: int) -> list[str]:
-    """Return where the labels of parts stand: below, where one to the left would touch it."""
-    sides = ["top center"] * len(places)
-    order = sorted(range(len(places)), key=lambda at: places[at][::-1])
-    for left, at in pairwise(order):
-        near = places[at][0] - places[left][0] < layers / ABREAST
-        if places[at][1] == places[left][1] and near and sides[left] == "top center":
-            sides[at] = "bottom center"
+def label_sides(
+    labels: Sequence[str], places: Sequence[tuple[float, float]], layers: int, rows: int
+) -> list[str]:
+    """Return where the labels of parts stand, so that even on a phone few touch others."""
+    wide, high = layers / ACROSS, rows / DOWN
+    taken = [(x, y, DOT * wide, 0.8 * high) for x, y in places]
+    sides = []
+    for label, (x, y) in zip(labels, places, strict=True):
+        width = len(label) * wide
+        boxes = {
+            side: (x + right * (width / 2 + DOT * wide), y + below * high, width, high)
+            for side, (right, below) in SIDES.items()
+        }
+        free = [side for side, box in boxes.items() if not any(_touch(box, one) for one in taken)]
+        sides.append([*free, *SIDES][0])
+        taken.append(boxes[sides[-1]])
     return sides
+
+
+def _touch(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Tell whether two boxes overlap, each with its centre, width and height."""
+    (x, y, width, height), (u, v, breadth, depth) = one, other
+    return abs(x - u) < (width + breadth) / 2 and abs(y - v) < (height + depth) / 2
 
 
 def _network(result: Result) -> go.Figure:
@@ -172,16 +189,21 @@ def _network(result: Result) -> go.Figure:
                            line={"color": look(place).colour, "width": 4})  # fmt: skip
     named = dict.fromkeys([*words[0], *(words[2][sender] for *_, sender in ends)])
     parts = [_place(label, heads) for label in named]
+    labels = [label.removeprefix("MLP ").replace("embeddings", "emb.") for label in named]
     x, y = zip(*parts, strict=True)
     figure.add_scatter(
-        x=x, y=y, mode="markers+text", text=[*named], name="parts",
-        textposition=label_sides(parts, len(carried)), showlegend=False, customdata=[*named],
+        x=x, y=y, mode="markers+text", text=labels, name="parts",
+        textposition=label_sides(labels, parts, *carried.shape), showlegend=False,
+        customdata=[*named],
         marker={"size": 13, "color": [BLUE if label in words[0] else MUTED for label in named]},
         hovertemplate="<b>%{customdata}</b><extra></extra>",
     )  # fmt: skip
     style(figure, x_title="layer", y_title="head", height=520)
     layers, places = ([*range(size)] for size in carried.shape)
-    figure.update_yaxes(autorange="reversed", tickvals=places, showgrid=False)
+    names = [*map(str, places), "MLP"]
+    figure.update_yaxes(
+        autorange="reversed", tickvals=[*places, heads], ticktext=names, showgrid=False
+    )
     ticks = layers[:: -(-len(layers) // MAX_TICKS)]
     figure.update_xaxes(tickvals=ticks, showgrid=False, zeroline=False)
     return legend_under_title(figure)
@@ -193,9 +215,10 @@ VIEWS: Views = {
             "edge estimate [receiver input sender], carried [layer head]",
             _network,
             "who feeds whom",
-            reading="Layers from left to right; below the heads of each layer, its MLP. A line is "
-            "an edge from a part to an input of a head, as wide as its effect (dotted: against the "
-            "difference). Blue: heads that edges lead into; other heads are faint. Click a head "
+            reading="Layers from left to right; below the heads of each layer, its MLP (at the "
+            "far left, the embeddings). A line is an edge from a part to an input of a head, as "
+            "wide as its effect (dotted: against the difference). Blue: heads that edges lead "
+            "into; other heads are faint. Click a head "
             "to select it on all pages.",
             explains="agreement",
         ),

@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from poskernel_core.analyses.circuits.spec import INPUTS, KEPT
-from poskernel_core.analyses.circuits.views import label_sides, no_difference
+from poskernel_core.analyses.circuits.views import SIDES, label_sides, no_difference
 from poskernel_core.analyses.views import figure_of, finding_of
 from tests.support.made_findings import check, made
 
@@ -78,11 +78,14 @@ def test_a_difference_that_is_not_clear():
 
 
 def test_labels_stand_apart():
-    """In a row of 30 layers six have room: the next of two that are nearer is below."""
-    places = [(8.5, 9), (0.5, 9), (7.5, 9), (20.5, 9), (21.5, 9), (23, 7), (24, 7), (24, 3)]
-    above, below = "top center", "bottom center"
-    assert [below, above, above, above, below, above, below, above] == label_sides(places, 30)
-    assert [above, above] == label_sides([(1.0, 2), (2.0, 2)], 4)
+    """Of neighbours in a row the second is below, or beside it where another label is below."""
+    above, below, right, _left = SIDES
+    row = [(8.0, 2), (9.0, 2), (20.0, 2)]
+    labels = ["L8H2", "L9H2", "L20H2"]
+    assert [above, below, above] == label_sides(labels, row, 30, 9)
+    assert [above] * 3 == label_sides(labels, [(0.0, 2), (1.0, 2), (2.0, 2)], 3, 9)
+    column = [(9.0, 2), (9.0, 4), (9.0, 3)]
+    assert [above, below, right] == label_sides(labels, column, 30, 32)
 
 
 def test_pictures():
