@@ -1,6 +1,9 @@
 """The page of methods as a script: definitions, and the reproduction ledger."""
 
+import re
+
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from poskernel_core.analyses.definitions import methods
 from poskernel_core.ledger.compare import brief
@@ -15,17 +18,22 @@ METHODS = sorted(methods(), key=lambda method: method.runs_model)
 PARTS = ("Values", "Formula.", "Choices.", "Limits.", "Source.")
 
 
+def folds_of(app: AppTest) -> list[tuple[str, str]]:
+    """The title and text of each definition, of which those of a heading are one element."""
+    joined = "".join(each.value for each in app.main.markdown)
+    return re.findall(r"<summary>(.*?)</summary>(.*?)</details>", joined, re.DOTALL)
+
+
 def test_definitions():
     app = fine(opened("methods"))
-    _, *folds = app.main.expander  # the first is the bar on phones
-    for fold, method in zip(folds, METHODS, strict=True):
-        assert f"{method.title}** (`{method.name}`)" in fold.label
-        (text,) = (each.value for each in fold.markdown)
+    for (title, text), method in zip(folds_of(app), METHODS, strict=True):
+        assert f"**{method.title}** (`{method.name}`): {method.summary}" == title.strip()
         assert all(f"**{part}**" in text for part in PARTS)
         assert f"```bash\npython -m poskernel_core show {method.name} MODEL\n```" in text
         assert len(method.params) == text.partition("| --- |")[2].count("\n|")
-    _, fold = fine(opened("methods", method="position-zero")).main.expander
-    assert "position-zero" in fold.label
+    assert len(app.main.markdown) < 10
+    ((title, _),) = folds_of(fine(opened("methods", method="position-zero")))
+    assert "position-zero" in title
 
 
 def test_before_anything_is_computed():
