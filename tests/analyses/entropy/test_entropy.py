@@ -1,4 +1,7 @@
-"""Attention entropy: by hand, in plain loops, within its bounds, and where it is known."""
+"""Attention entropy: by hand, within its bounds, and where it is known.
+
+In plain loops, with its errors: `tests/analyses/test_group_errors.py`.
+"""
 
 import math
 
@@ -13,7 +16,6 @@ from poskernel_core.statistics.entropy import entropies
 from tests.support import builders, oracles
 from tests.support.passes import loaded
 from tests.support.raw import analyse
-from tests.support.truth import truth_of
 
 TEXTS, CONTEXT = 3, 41
 POSITIONS = (0, 7, 36, 40)
@@ -44,31 +46,6 @@ def test_bounds(weights, skip):
         assert found == pytest.approx(oracles.entropy(row, skip), abs=1e-5)
 
 
-@pytest.mark.parametrize(("name", "start"), [("gpt2", True), ("gpt_neo", False)])
-def test_plain_transformers(model_dirs, name, start):
-    ids = builders.random_ids(TEXTS, CONTEXT, seed=5).numpy()
-    gathered = pk.run_pass(
-        loaded(model_dirs[name]), ids, positions=POSITIONS,
-        start_token=start, gather=("entropy",),
-    )  # fmt: skip
-    for skip in SKIPS:
-        result = analyse("entropy", gathered, skip=skip)
-        for layer, pattern in enumerate(truth_of(model_dirs[name], ids).attentions):
-            for head in range(pattern.shape[1]):
-                for place, n in enumerate(POSITIONS):
-                    one = [oracles.entropy(text[head, n, : n + 1], skip) for text in pattern]
-                    found = result.values["entropy"][layer, head, place]
-                    off = result.errors["entropy"][layer, head, place]
-                    if skip > n:
-                        assert np.isnan([found, off]).all()
-                    elif np.isfinite(one).all():
-                        np.testing.assert_allclose(
-                            [found, off],
-                            [oracles.mean(one), oracles.standard_error(one)],
-                            atol=1e-5,
-                        )
-
-
 def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
     back, decay = 3, 6.0
     path = builders.look_back(tmp_path / "look_back", back, CONTEXT, decay)
@@ -84,3 +61,7 @@ def test_heads_that_look_at_one_key_at_all_or_less_and_less(tmp_path):
             assert found[0, head, place] == pytest.approx(oracles.entropy(row, 0), abs=1e-4)
         assert found[1, :, place] == pytest.approx(math.log(n), abs=1e-4)
     assert np.isnan(found[:, :, 0]).all()
+    assert (analyse("entropy", gathered, skip=0).values["entropy"][:, :, 0] == 0).all()  # itself
+    late = analyse("entropy", gathered, skip=32).values["entropy"]
+    assert np.isnan(late[:, :, :2]).all()  # which see none of the keys
+    assert late[1, :, 2] == pytest.approx(math.log(36 - 31), abs=1e-4)
