@@ -113,18 +113,8 @@ def outputs(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tupl
     return tuple(Value(name, tuple(axes.split()), unit, meaning, **more) for name in names.split())
 
 
-_SIGNS: dict[str, dict[str, Any]] = {
-    "": {},
-    "± ": {"has_error": True},
-    "% ": {"has_error": True, "kind": "share", "bounds": (0, 1)},
-}
-_DECLARED = re.compile(r"^([±%] )?([\w ]+(?:\[[^]]*\])?), (.+?): (.+)$")
-
-
-def estimates(shaped: str, unit: str = "", meaning: str = "", **more: Any) -> tuple[Value, ...]:
-    """Declare values that have standard errors, otherwise as :func:`outputs`."""
-    return outputs(shaped, unit, meaning, has_error=True, **more)
-
+estimates = partial(outputs, has_error=True)
+"""Declare values that have standard errors."""
 
 shares = partial(estimates, kind="share", bounds=(0, 1))
 """Declare shares: estimates from 0 to 1."""
@@ -135,9 +125,11 @@ sizes = partial(estimates, kind="null", bounds=(0, math.inf))
 token_counts = partial(estimates, kind="log", bounds=(1, math.inf))
 """Declare effective numbers of tokens: estimates of 1 or more, as a logarithm."""
 
-
 ranges = partial(outputs, kind="range")
 """Declare whole numbers, places and what changes by jumps, with the range of their replicates."""
+
+_SIGNS = {"": {}, "± ": estimates.keywords, "% ": shares.keywords}
+_DECLARED = re.compile(r"^([±%] )?([\w ]+(?:\[[^]]*\])?), (.+?): (.+)$")
 
 
 def distances(shaped: str, meaning: str, **more: Any) -> tuple[Value, ...]:
