@@ -88,7 +88,6 @@ keep_pins(compared=name == "compare")
 begin_embed()
 told, notice = st.container(key="told"), st.container(key="notice")
 contents = title_here(page.title, place.about, wanted=name != FIRST)
-note, above = st.container(), st.container(key="above")
 try:
     settings()
     chosen = choose(place)
@@ -97,13 +96,11 @@ try:
     st.set_page_config(
         page_title=f"{place.title} · {chosen.cell} of {chosen.located.title} · PosKernel"
     )
-    with note:
-        draw_note(chosen.run.model.name)
+    draw_note(chosen.run.model.name)
     words = f"{plain(chosen.located.title)} · {chosen.cell} · n = {chosen.query}"
-    with above:
-        if heads_above := fold(words, "heads-above"):
-            with heads_above:
-                draw_heads(chosen, "grid-above")
+    if heads_above := fold(words, "above"):
+        with heads_above:
+            draw_heads(chosen, "grid-above")
     try:
         with suppress(CardDrawn):
             if not lacking(place, chosen.run.model.name):

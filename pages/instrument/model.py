@@ -130,6 +130,8 @@ def _say_what_it_is(located: Located) -> None:
 
 
 def draw_note(model: str) -> None:
-    """Say if a model is constructed, partial or quantised."""
+    """Say if a model is constructed, partial or quantised; else keep that place."""
     if note := catalog.note_of(model):
         st.caption(f":material/info: {plain(note)}")
+    else:
+        st.empty()

@@ -60,7 +60,7 @@ def choose(place: Place) -> Selection:
     """
     with st.sidebar:
         located = choose_model(place)
-        find, heads, position, pins = (st.container() for _ in range(4))
+        instruments = st.container()
         run, skip = choose_run(located)
         layer, head = _choose_cell(located)
         queries = list(
@@ -71,21 +71,18 @@ def choose(place: Place) -> Selection:
         )
         query = nearest_of("query", queries, usual, located.title)
         selection = Selection(located, run, layer, head, query, skip)
-        with st.container(key="choices"):  # not shown: the browser draws them itself
-            _tell_browser(selection, queries, list_of("log", LOG_AXES, LOG_AXES[:1]))
-        with find:
+        _tell_browser(selection, queries, list_of("log", LOG_AXES, LOG_AXES[:1]))
+        with instruments:
             draw_find("find", _targets(selection))
-        with heads:
             st.selectbox("Colour heads by", **fitted_index("measure", titles_for(located.geometry)))
             if place.title != module_of(FIRST).PLACE.title:
                 draw_heads(selection)
             else:
                 current().beside = st.container()
-        with position:
             draw_position("position", {"queries": queries})
-        with pins, st.container(horizontal=True, vertical_alignment="center", key="pin-row"):
-            pin_button(selection, "pin-head")
-            compare_link()
+            with st.container(horizontal=True, vertical_alignment="center", key="pin-row"):
+                pin_button(selection, "pin-head")
+                compare_link()
         st.markdown(":material/menu_book: [Tutorial](docs/tutorial.html) · [Documentation](docs/)")
     return selection
 

@@ -193,19 +193,20 @@ def draw_plugins() -> None:
 
 
 def draw_definitions() -> None:
-    """Draw the definitions, each in a fold, all in two elements; a link may open one of them."""
+    """Draw the definitions, each in a fold, all in one element; a link may open one of them."""
     definitions = methods()
     names = [ALL, *(method.name for method in definitions)]
     chosen = st.selectbox("Definition", **fitted_index("method", names))
+    parts = []
     for heading, runs in (
         ("Read from the statistics of a pass", False),
         ("Run the model again", True),
     ):
         listed = [m for m in definitions if m.runs_model == runs and chosen in (ALL, m.name)]
         if listed:
-            st.subheader(heading)
-            folds = [_fold(method, opened=chosen != ALL) for method in listed]
-            st.markdown("\n\n".join(folds), unsafe_allow_html=True)  # docstrings, of nobody else
+            parts.append(f"### {heading}")
+            parts += [_fold(method, opened=chosen != ALL) for method in listed]
+    st.markdown("\n\n".join(parts), unsafe_allow_html=True)  # docstrings, of nobody else
 
 
 def _fold(method: Method, *, opened: bool) -> str:

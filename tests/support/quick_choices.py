@@ -61,7 +61,7 @@ STATE = r"""() => {
       if (key) controls[key] = value(node);
     }
   const said = /· (L\d+H\d+) of ([\w.-]+) ·/.exec(document.title);
-  const words = document.querySelector(".st-key-heads-above summary")?.textContent;
+  const words = document.querySelector(".st-key-above summary")?.textContent;
   const address = Object.fromEntries(
     [...new URLSearchParams(location.search).keys()].map(
       (key) => [key, new URLSearchParams(location.search).getAll(key).join()]));
@@ -69,7 +69,7 @@ STATE = r"""() => {
   return { model: said?.[2], head: said?.[1], query, controls, address };
 }"""
 BUSY = """() => [document.title, location.href,
-  document.querySelector(".st-key-heads-above summary")?.textContent,
+  document.querySelector(".st-key-above summary")?.textContent,
   "behind" in document.documentElement.dataset].join("|")"""
 OFFERED = """() => [...document.querySelectorAll(
     "[data-testid=stMain] :is([data-testid=stSlider], [data-testid=stNumberInput], "
