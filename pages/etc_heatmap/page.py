@@ -15,7 +15,7 @@ from pages.shared.cards.explained import PICK, explained
 from pages.shared.cards.one_head import draw_kernel
 from pages.shared.cards.plain import capital
 from pages.shared.cards.show import show
-from pages.shared.choices.choices import alike, choose, fit
+from pages.shared.choices.choices import alike, fit
 from pages.shared.choices.fit import fitted_flag, fitted_index, fitted_list, fitted_number
 from pages.shared.grid.measures import MEASURES, Measure, chosen_measure
 from pages.shared.jobs import results
@@ -143,12 +143,10 @@ def introduce() -> None:
 
 def offer_small_models() -> None:
     """Offer small models that compute at once, if the selected one has stored results only."""
-    with st.container(horizontal=True, vertical_alignment="center", key="small-models"):
-        st.markdown(":small[Small models that compute live here:]", width="content")
-        for name in BUNDLED_MODELS:
-            st.button(
-                name, key=f"show-{name}", type="tertiary", on_click=choose, args=("model", name)
-            )
+    links = [
+        f"[{name}]({page_address('etc_heatmap', model=name, head='')})" for name in BUNDLED_MODELS
+    ]
+    st.caption(f"Small models that compute live here: {' · '.join(links)}")
 
 
 GRID = explained(

@@ -5,6 +5,7 @@ import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -217,6 +218,14 @@ def test_the_front_end_alone(monkeypatch):
     alone = opened("methods")
     assert "run `serve.py` instead" in alone.error[0].value
     assert not alone.sidebar.caption
+
+
+def test_models_that_compute_are_one_click_away(shipped_only):
+    (line,) = (each.value for each in opened_as_linked().caption if "compute live" in each.value)
+    leads = dict(re.findall(r"\[([^]]+)\]\(etc_heatmap\?([^)]+)\)", line))
+    assert [*curated.BUNDLED_MODELS] == [*leads]
+    for name, query in leads.items():
+        assert {"model": [name]} == parse_qs(query)
 
 
 def test_a_kind_that_is_open_says_so(shipped_only):

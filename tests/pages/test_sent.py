@@ -21,3 +21,11 @@ def test_a_page_that_is_visited_again_is_sent_in_short(page, still, title):
         for other in ("Map", "Helix", "Text"):
             go(page, other)
     assert sizes[1] < 80_000 < sizes[0] / 1.5
+
+
+@pytest.mark.parametrize(("name", "most"), [("", 79), ("positional_kernels", 129), ("methods", 50)])
+def test_a_visit_takes_few_messages(page, still, name, most):
+    sent = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda each: sent.append(each)))
+    visit(page, f"{still.url}/{name}?model=smollm2-135m-instruct-q4")
+    assert len(sent) <= most
