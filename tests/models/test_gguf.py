@@ -485,7 +485,7 @@ def test_whatever_passes_the_header_is_loaded_or_refused(plain, place, bit):
     loads_or_is_refused(folder, changed, whole=True)
 
 
-def test_the_command_line_tells_the_quantisation(made, fresh_engine, tmp_path):
+def test_the_command_line_tells_the_quantisation(made, fresh_engine, near_worker):
     from poskernel_core.cli.reports import summary
     from poskernel_core.export.files import bibtex, caption, citation, to_csv
 

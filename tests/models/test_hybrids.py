@@ -121,7 +121,7 @@ def test_a_pass_ends_in_any_layer(model, until):
     assert range(3)[until] + 1 == len(recorder.residuals) == len(recorder.calls)
 
 
-def test_a_head_that_is_none_is_refused(model_dirs, tmp_path, fresh_engine):
+def test_a_head_that_is_none_is_refused(model_dirs, tmp_path, fresh_engine, near_worker):
     path = str(model_dirs["lfm2"])
     builders.mini_corpus(tmp_path)
     given = {
@@ -181,7 +181,7 @@ def test_the_same_language_model_alone(tmp_path, llava):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama-within", "qwen2-vl"])
-def test_questions_that_change_the_model(model_dirs, fresh_engine, name):
+def test_questions_that_change_the_model(model_dirs, fresh_engine, near_worker, name):
     for question, asked in (
         ("rotary-spectrum", {}),
         ("changed-bands", {"head": "L1H0"}),

@@ -151,7 +151,7 @@ def few(request, tmp_path_factory):
     return path, len(request.param)
 
 
-def test_as_many_tokens_as_there_are(few, engine):
+def test_as_many_tokens_as_there_are(few, engine, near_workers):
     """Repeated tokens, copies of tokens, and the default token; the plan names the last."""
     path, letters = few
     run = describe_run(str(path), context=41, windows=20, start_token=False)

@@ -153,7 +153,7 @@ def test_edges_add_up_in_a_linear_model(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "head"), [("demo-gpt2", "L3H7"), ("demo-rotary", "L3H0")])
-def test_estimates_rank_as_exact_edges_do(engine, name, head):
+def test_estimates_rank_as_exact_edges_do(engine, near_workers, name, head):
     """On random tokens twice, those of 0.005 or more; where attention bends more, they need not."""
     params = {"maker": "copying", "count": 20, "head": head}
     found = pk.show("edges", name, context=64, engine=engine, params=params).values

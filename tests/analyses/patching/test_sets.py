@@ -358,7 +358,7 @@ def test_it_goes_on(built, question):  # noqa: F811
     goes_on(lambda more: of_set(question, built, rows, more=more | {"batch": 3}, **head))
 
 
-def test_the_largest_estimates_are_exact(engine):
+def test_the_largest_estimates_are_exact(engine, near_workers):
     """Of the demo model's heads, ten; over random tokens repeated, three carry most."""
     asked = {"maker": "copying", "count": 20}
     ask = partial(pk.show, "patch-heads", "demo-gpt2", context=64, engine=engine)
