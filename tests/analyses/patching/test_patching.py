@@ -58,85 +58,111 @@ def perform(question, model, clean, changed, tokenizer=None, progress=quiet, mor
     return question().perform(subject, {}, asked, progress)
 
 
-def bridged(bridge, run, other, layer, part, metric):
-    """The metric of a run with a part of each head of another prompt, by the bridge's hooks.
+CASES = [*product(WAYS, PARTS)]
 
-    It begins at the layer, and only the last position is made into logits.
+
+class Bridged:
+    """A model, and what its bridge gives by hooks for one pair.
+
+    Attributes:
+        ends: the metrics of both prompts.
+        effects: of each case, with a part of each head of the other prompt, ``[layer, head]``.
     """
-    cache, its, heads = run[1], other[1], range(bridge.cfg.n_heads)
-    name = f"blocks.{layer}.attn.hook_"
 
-    def patch(into, hook):
-        into = into.clone()
-        for head in heads:  # one text for each
-            if part == "pattern":
-                into[head, head] = its[hook.name][0, head]
-            elif part == "output":
-                into[head, :, head] = its[hook.name][0, :, head]
-            else:  # values: heads may share them
-                values = its[f"{name}v"][0]
-                shared = values[:, head * values.shape[1] // len(heads)]
-                into[head, :, head] = cache[f"{name}pattern"][0, head] @ shared
-        return into
+    def __init__(self, name, clean, more):
+        located = catalog.locate(name)
+        self.tokenizer, self.model = load_tokenizer(located), pk.load(name, device="cpu")
+        self.bridge, self.clean, self.more = pk.to_bridge(self.model), clean, more
+        self.answers = [self.tokenizer.single_id(more[each]) for each in ("answer", "other_answer")]
+        prompts = [[START, *self.tokenizer.encode(text)] for text in (clean, more["changed"])]
+        with torch.inference_mode():
+            seen = [self.bridge.run_with_cache(torch.tensor([ids])) for ids in prompts]
+        self.ends = [self.metric(logits[0]) for logits, _ in seen]
+        caches, layers = [cache for _, cache in seen], []
+        for layer, block in enumerate(self.bridge.blocks):
+            layers.append(self.moved(caches, layer))
+            block.forward = lambda stream, *args, **more: stream  # later runs begin behind it
+        self.effects = dict(zip(CASES, np.stack(layers, axis=1), strict=True))
 
-    where = f"{name}pattern" if part == "pattern" else f"{name}z"
-    with torch.inference_mode():
-        stream = cache[f"blocks.{layer}.hook_in"].expand(len(heads), -1, -1)
-        hooks = [(where, patch), ("unembed.hook_in", lambda x, hook: x[:, -1:])]
-        return [*map(metric, bridge.run_with_hooks(stream, start_at_layer=layer, fwd_hooks=hooks))]
+    def metric(self, logits):
+        return float(logits[-1, self.answers[0]] - logits[-1, self.answers[1]])
 
+    def moved(self, caches, layer):
+        """Effects at one layer, ``[case, head]``, in one run; only last positions become logits."""
+        heads, name = self.bridge.cfg.n_heads, f"blocks.{layer}.attn.hook_"
+        ways = [caches[::-1] if way == WAYS[0] else caches for way, _ in CASES]
 
-def check_with_bridge(name, preset, ways=WAYS, parts=PARTS):
-    """Effects of heads are those of the bridge, in these directions, for these parts.
+        def pattern(into, hook):
+            into = into.clone()
+            for at, ((_, part), (_, other)) in enumerate(zip(CASES, ways, strict=True)):
+                for head in range(heads) if part == "pattern" else ():
+                    into[at * heads + head, head] = other[hook.name][0, head]
+            return into
 
-    The bridge also runs the layers before the one at which it begins, and drops what they give:
-    they pass on what comes.
-    """
-    located = catalog.locate(name)
-    tokenizer, model = load_tokenizer(located), pk.load(name, device="cpu")
-    bridge, more = pk.to_bridge(model), preset.params
-    answers = [tokenizer.single_id(more[each]) for each in ("answer", "other_answer")]
-    texts = preset.prompt, more["changed"]
-    both = [torch.tensor([[START, *tokenizer.encode(text)]]) for text in texts]
-    with torch.inference_mode():
-        seen = [(ids, bridge.run_with_cache(ids)) for ids in both]
-    runs = [(ids, cache) for ids, (_, cache) in seen]
+        def z(into, hook):
+            into = into.clone()
+            for at, ((_, part), (own, other)) in enumerate(zip(CASES, ways, strict=True)):
+                values = other[f"{name}v"][0]
+                for head in range(heads) if part != "pattern" else ():
+                    shared = values[:, head * values.shape[1] // heads]
+                    into[at * heads + head, :, head] = (
+                        other[hook.name][0, :, head]
+                        if part == "output"
+                        else own[f"{name}pattern"][0, head] @ shared
+                    )
+            return into
 
-    def metric(logits):
-        return float(logits[-1, answers[0]] - logits[-1, answers[1]])
+        hooks = [(f"{name}pattern", pattern), (f"{name}z", z),
+                 ("unembed.hook_in", lambda x, hook: x[:, -1:])]  # fmt: skip
+        with torch.inference_mode():
+            own = [cache[f"blocks.{layer}.hook_in"] for cache, _ in ways]
+            stream = torch.cat(own).repeat_interleave(heads, dim=0)
+            logits = self.bridge.run_with_hooks(stream, start_at_layer=layer, fwd_hooks=hooks)
+        metrics = np.array([*map(self.metric, logits)]).reshape(-1, heads)
+        ends = np.array([self.ends[::-1] if way == WAYS[0] else self.ends for way, _ in CASES])
+        return (metrics - ends[:, :1]) / np.diff(ends)
 
-    ends = [metric(logits[0]) for _, (logits, _) in seen]
-    effects = {}
-    for way, part in product(ways, parts):
-        given = {"direction": way, "what": part, **more}
-        found = perform(PatchHeads, model, texts[0], tokenizer=tokenizer, **given).values
+    def check(self, way, part):
+        """Effects of all heads are those of the bridge, in this direction, for this part."""
+        given = {"direction": way, "what": part, **self.more}
+        found = perform(PatchHeads, self.model, self.clean, tokenizer=self.tokenizer, **given)
+        seen = [found.values[f"{each}_metric"] for each in ("clean", "changed")]
+        np.testing.assert_allclose(seen, self.ends, atol=1e-3)
         np.testing.assert_allclose(
-            [found["clean_metric"], found["changed_metric"]], ends, atol=1e-3
+            found.values["effect"], self.effects[way, part], atol=1e-4, err_msg=f"{way} {part}"
         )
-        effects[way, part] = found["effect"]
-    for layer, block in enumerate(bridge.blocks):
-        for (way, part), effect in effects.items():
-            start = 1 - WAYS.index(way)
-            patched = bridged(bridge, runs[start], runs[1 - start], layer, part, metric)
-            expected = (np.array(patched) - ends[start]) / (ends[1 - start] - ends[start])
-            np.testing.assert_allclose(effect[layer], expected, atol=1e-4, err_msg=f"{way} {part}")
-        block.forward = lambda stream, *args, **more: stream
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", "demo-rotary", "demo-attn-2l"])
 def test_all_heads_against_the_bridge(name):
     """The last has an attention-only architecture, the second heads that share keys."""
-    check_with_bridge(name, pairs_for(name)[1])
+    pair = pairs_for(name)[1]
+    both = Bridged(name, pair.prompt, pair.params)
+    for way, part in CASES:
+        both.check(way, part)
+
+
+@pytest.fixture(scope="module")
+def real():
+    """SmolLM2, from its GGUF file, with a short pair: the heads are many."""
+    if not REAL.is_file():
+        pytest.skip("the real GGUF file is not here: `make real-model` brings it")
+    answers = {"changed": " dog red dog", "answer": " blue", "other_answer": " red"}
+    return Bridged(str(REAL), " dog blue dog", answers)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("part", PARTS)
-def test_a_real_model(way, part):
-    """All heads of SmolLM2, from its GGUF file."""
-    if not REAL.is_file():
-        pytest.skip("the real GGUF file is not here: `make real-model` brings it")
-    check_with_bridge(str(REAL), pairs_for(str(REAL))[0], [way], [part])
+def test_a_real_model(real, way, part):
+    """All of its heads, three of which share their keys."""
+    real.check(way, part)
+
+
+@pytest.mark.slow
+def test_examples_differ_for_a_real_model(real):
+    for pair in pairs_for(str(REAL)):
+        check_example(pair, real.tokenizer, real.model)
 
 
 @pytest.mark.parametrize("name", ["demo-gpt2", "demo-rotary", "demo-attn-2l", "demo-training"])
@@ -144,11 +170,15 @@ def test_examples_differ(name):
     """Each pair fits the model, and its metric differs by much more than the least."""
     tokenizer, model = load_tokenizer(catalog.locate(name)), pk.load(name, device="cpu")
     for pair in pairs_for(name):
-        found = perform(
-            PatchPositions, model, pair.prompt, tokenizer=tokenizer, head="L1H2", **pair.params
-        )
-        ends = [float(found.values[f"{each}_metric"]) for each in ("clean", "changed")]
-        assert abs(ends[0] - ends[1]) > 0.5, pair.name
+        check_example(pair, tokenizer, model)
+
+
+def check_example(pair, tokenizer, model):
+    found = perform(
+        PatchPositions, model, pair.prompt, tokenizer=tokenizer, head="L1H2", **pair.params
+    )
+    ends = [float(found.values[f"{each}_metric"]) for each in ("clean", "changed")]
+    assert abs(ends[0] - ends[1]) > 0.5, pair.name
 
 
 @pytest.fixture(scope="module")
