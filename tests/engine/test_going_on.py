@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 
 from poskernel_core import Engine, Execution, Store
-from poskernel_core.common.errors import ComputeFailed
+from poskernel_core.common.errors import Cancelled, ComputeFailed
 from poskernel_core.common.specs import Request
+from poskernel_core.engine import process
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import software
 from poskernel_core.models.catalog import locate
 from tests.support import until
+from tests.support.near_worker import NearWorker
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -25,34 +27,59 @@ QUESTIONS = {
     "patch-heads": {"exact": "all"},
     "patch-positions": {"head": "L1H0"},
 }
+CPU = Execution(device="cpu", batch=8)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_a_killed_worker(tmp_path, name):
-    """The next one takes over what was read, which is gone once there is the answer."""
+def plan_of(name):
     run = describe_run("demo-attn-2l", context=64)
-    plan = make_plan(Request(analysis=name, run=run, params=PAIRS | QUESTIONS[name]))
-    engine = Engine(Store(tmp_path), Execution(device="cpu", batch=8))
+    return make_plan(Request(analysis=name, run=run, params=PAIRS | QUESTIONS[name]))
+
+
+def goes_on(engine, plan, folder):
+    """It takes over what was read, which is gone once there is the answer, that of a whole run."""
     begun, store = plan.of_stage(0, 0).key, engine.store
-    job = engine.submit(plan)
-    until(lambda: store.has(begun) or job.ended, WAIT, 0.001)
-    os.kill(engine.worker_pid, signal.SIGKILL)
-    with pytest.raises(ComputeFailed, match="goes on where it stopped"):
-        engine.result(plan)
     read = store.get(begun)[1]["read"]
     assert 0 < read.sum() < len(read)
-
     resumed = engine.result(plan)
     assert not store.has(begun)
-    engine.close()
-    engine = Engine(Store(tmp_path / "another"), Execution(device="cpu", batch=8))
-    whole = engine.result(plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "subprocess", NearWorker.module())
+        with contextlib.closing(Engine(Store(folder / "another"), CPU)) as another:
+            whole = another.result(plan)
     assert np.isfinite(whole.values["difference"])
     for part in ("values", "errors", "biases"):
         for each, array in getattr(whole, part).items():
             np.testing.assert_array_equal(array, getattr(resumed, part)[each], each)
-    engine.close()
+
+
+@pytest.mark.slow
+def test_a_killed_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as here, or sums differ in their last bits
+    plan = plan_of("patch-heads")
+    with contextlib.closing(Engine(Store(tmp_path), CPU)) as engine:
+        job = engine.submit(plan)
+        until(lambda: engine.store.has(plan.of_stage(0, 0).key) or job.ended, WAIT, 0.001)
+        os.kill(engine.worker_pid, signal.SIGKILL)
+        with pytest.raises(ComputeFailed, match="goes on where it stopped"):
+            engine.result(plan)
+        goes_on(engine, plan, tmp_path)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_task_that_ends_at_its_first_save(near_worker, tmp_path, monkeypatch, name):
+    plan, put = plan_of(name), Store.put
+
+    def ends(store, key, *parts):
+        put(store, key, *parts)
+        if key == plan.of_stage(0, 0).key:
+            raise Cancelled("Cancelled.")
+
+    with contextlib.closing(Engine(Store(tmp_path), CPU)) as engine:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "put", ends)
+            with pytest.raises(Cancelled):
+                engine.result(plan)
+        goes_on(engine, plan, tmp_path)
 
 
 @pytest.mark.parametrize(("batch", "taken"), [(8, True), (5, False)])
