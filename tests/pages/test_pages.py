@@ -9,7 +9,16 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.support.server import serve
-from tests.support.visit import PATIENCE, console, in_both_themes, no_trouble, still, tool, visit
+from tests.support.visit import (
+    PATIENCE,
+    console,
+    in_both_themes,
+    no_trouble,
+    settle,
+    still,
+    tool,
+    visit,
+)
 from tools.recorded import page_names
 
 pytestmark = pytest.mark.browser
@@ -72,8 +81,8 @@ def every_formula_is_set(page: Page, needed: bool) -> None:
     """In the menus of all cards, of which there must be one if needed, and in all folds."""
     main = page.get_by_test_id("stMain")
     folds = main.get_by_test_id("stExpander").locator("summary").filter(visible=True)
-    for fold in folds.all()[::-1]:
-        fold.click()  # what opens moves only what is open already
+    folds.evaluate_all("found => found.forEach(each => each.click())")  # Methods has many
+    settle(page)
     heads = main.locator("[class*=st-key-head-]")
     if needed:
         expect(heads.first).to_be_visible()
