@@ -15,6 +15,7 @@ from poskernel_core.analyses.patching.presets import pairs_for
 from poskernel_core.analyses.training.spec import OfCheckpoints
 from poskernel_core.common.result import Result, outputs
 from poskernel_core.export.files import to_json
+from tests.support.passes import FEW
 
 pytestmark = pytest.mark.usefixtures("near_worker")
 
@@ -23,9 +24,8 @@ PAIR = pairs_for(MODEL)[0]
 SMALL = {
     "text": "And the king said to the people of the land.",
     "own_texts": "A text of the reader's own.",
-    "word": " the", "words": "king", "samples": 11, "first_windows": 10, "passage_length": 16,
-    "shifts": 3, "tokens": 7, "passages": 10, "loss_windows": 3, "equalise_norms": True,
-    "change": "remove", "other": 2, "measure": "attention sink",
+    "word": " the", "words": "king", "equalise_norms": True, "change": "remove", "other": 2,
+    "measure": "attention sink", **FEW,
 }  # fmt: skip
 OF_ALIBI = {"alibi_bias"}
 FOUND = {method.name: method for method in methods()}

@@ -4,6 +4,12 @@ from functools import cache
 
 import poskernel_core as pk
 
+FEW = {
+    "samples": 11, "first_windows": 10, "passage_length": 16, "shifts": 3, "tokens": 7,
+    "passages": 10, "loss_windows": 3,
+}  # fmt: skip
+"""Parameters with which questions run a model little."""
+
 
 @cache
 def loaded(path):
