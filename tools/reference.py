@@ -97,8 +97,9 @@ def linked_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not node.args:
             continue
-        keys = node.args[2:3] if ast.unparse(node.func) == "choose_one" else []
-        for part in (part for word in node.keywords if not word.arg for part in ast.walk(word)):
+        keys = node.args[2:3] if ast.unparse(node.func) in ("choose_one", "fields.choose") else []
+        settings = [*node.args[1:2], *(word for word in node.keywords if not word.arg)]
+        for part in (part for setting in settings for part in ast.walk(setting)):
             if isinstance(part, ast.Call) and ast.unparse(part.func).startswith("fitted"):
                 keys = part.args[:1]
         for key in keys:

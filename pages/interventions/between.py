@@ -96,8 +96,10 @@ class Fields:
         there = [answer[name] for answer in answers if self.params.items() <= answer.items()]
         return [value for value in values if value in there]
 
-    def choose(self, label: str, name: str, words: Mapping[str, Any], key: str, place: Any) -> None:
-        """Draw the choice of a parameter by words."""
+    def choose(
+        self, label: str, words: Mapping[str, Any], key: str, name: str, *, place: Any = st
+    ) -> None:
+        """Draw the choice of the parameter ``name`` by words; ``key`` is that of the address."""
         values = self.options(name, words.values())
         offered = {word: value for word, value in words.items() if value in values}
         word = choose_one(label, offered, key, place=place)
@@ -226,8 +228,8 @@ def _choose(selection: Selection, fields: Fields) -> dict[str, Any] | None:
 def _choose_what(fields: Fields) -> None:
     """Draw what is put into the other run, and from which prompt."""
     one, two = fields.places([1, 1])
-    fields.choose("Put into the other run", "what", PARTS, "what", one)
-    fields.choose("Direction", "direction", DIRECTIONS, "way", two)
+    fields.choose("Put into the other run", PARTS, "what", "what", place=one)
+    fields.choose("Direction", DIRECTIONS, "way", "direction", place=two)
 
 
 def choose_pairs(kind: str, fields: Fields) -> bool:
@@ -282,12 +284,11 @@ def _choose_set(kind: str, fields: Fields) -> dict[str, Any] | None:
         return None
     metrics = {word: code for word, code in METRICS.items() if code != "loss"}
     one, two = fields.places([2, 1])
-    fields.choose("Metric", "metric", metrics, "metric", one)
+    fields.choose("Metric", metrics, "metric", "metric", place=one)
     _choose_what(fields)
     first, *others = fields.options("exact", ("largest", "all"))
-    exact = fitted_flag("exact", first == "all")
-    if others:
-        first = "all" if two.toggle("Exact effects of all heads", **exact) else first
+    if others and two.toggle("Exact effects of all heads", **fitted_flag("exact", False)):
+        first = "all"
     if fields.single:
         st.caption(f"Stored: {', '.join(fields.single)}.")
     return fields.params | {"exact": first}

@@ -34,7 +34,7 @@ def draw(selection: Selection) -> None:
         return
     pairs = {**fields.params}
     st.subheader("Who feeds whom", anchor="edges")
-    fields.choose("Direction", "direction", DIRECTIONS, "way", st)
+    fields.choose("Direction", DIRECTIONS, "way", "direction")
     into_changed = fields.params["direction"] == INTO_CHANGED
     source, run = ("clean", "changed") if into_changed else ("changed", "clean")
     st.caption(f"The {run} prompts are run, with inputs of heads from the {source} ones.")

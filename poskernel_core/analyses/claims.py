@@ -76,7 +76,7 @@ class Number:
         return {"yes": 1, "no": -1}.get(self.passes(limit) or "", 0)
 
     def __sub__(self, other: "Number") -> "Number":
-        """Return the difference as of independent numbers, :func:`~.jackknife.difference`."""
+        """Return the difference, as of independent numbers."""
         pair = (Estimate(*map(np.asarray, (n.value, n.low, n.high))) for n in (self, other))
         return Number(*map(float, difference(*pair)))
 

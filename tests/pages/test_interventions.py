@@ -330,7 +330,7 @@ def test_fields_of_what_is_stored():
     assert [11, 40] == fields.options("count", (5, 11, 40))
     fields.params |= {"maker": "order", "count": 40}
     assert ["log-probability"] == fields.options("metric", METRICS.values())
-    fields.choose("Metric", "metric", METRICS, "metric", between.st)
+    fields.choose("Metric", METRICS, "metric", "metric")
     assert ["log probability of one answer"] == fields.single
     assert ["output"] == fields.options("what", PARTS.values())
     anything = between.Fields(None)

@@ -86,10 +86,10 @@ def _add_trend(
         return
     keys, row, line = _line(keys, row, slope[0])
     share = explained(keys, row, slope[0])
-    fit = "" if np.isnan(share) else f"R² {share:.2f}, "
+    fit = "" if np.isnan(share) else f"R² {as_printed(f'{share:.2f}')}, "
     ends = slice(None) if log_y else slice(None, None, max(1, len(keys) - 1))
     name = f"slope {measured(*slope)} per token"
-    rank = fit + "rank correlation " + as_printed(f"{correlation:.2f}")
+    rank = f"{fit}rank correlation {as_printed(f'{correlation:.2f}')}"
     figure.add_scatter(
         x=keys[ends],
         y=np.where(line > FLOOR, line, np.nan)[ends] if log_y else line[ends],
