@@ -83,8 +83,9 @@ def _draw_enough(selection: Selection, pairs: dict[str, Any]) -> None:
     outside = select_one("The other heads give", fitted_index("outside", words), one)
     if fields.stored is None:
         hint = "such as L2H3, L0H1; drawn beside the ranking by what heads carry"
-        typed = fitted_text("keptorder", most=8000)
-        order = two.text_input("An order of your own", help=hint, **typed)
+        order = two.text_input(
+            "An order of your own", help=hint, **fitted_text("keptorder", most=8000)
+        )
         offer_first_heads(selection, "keptorder")
     own = f"; beside the ranking, {plain(order)} first" if order.strip() else ""
     st.caption(f"Heads are kept one after the other; all others give {outside}{own}.")
