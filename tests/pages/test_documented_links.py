@@ -87,9 +87,8 @@ def test_a_link_names_a_page_and_its_card(link):
 
 
 @pytest.mark.parametrize("link", {re.sub("&compute=true|#.*", "", each): 0 for each in FOUND})
-def test_a_link_asks_for_nothing_that_its_page_lacks(link, monkeypatch):
+def test_a_link_asks_for_nothing_that_its_page_lacks(link, shipped, monkeypatch):
     """With nothing computed: no notice about a model, a head or a setting that does not fit."""
-    monkeypatch.setenv("POSKERNEL_SHIPPED", "1")  # which offers SmolLM2-135M
     monkeypatch.setattr(results, "fetch", lambda *_: waits())
     parts = urlsplit(link)
     app = opened_as_linked(parts.path.strip("/"), **parse_qs(parts.query))

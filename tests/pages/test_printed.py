@@ -41,6 +41,7 @@ def sheets(request, shipped, monkeypatch) -> dict[str, Any]:
                 found[f"{model} {name} {place} {mm}"] = sheet
 
     monkeypatch.setattr(card, "_head", keep)
+    monkeypatch.setattr(card, "_opened", lambda name: None)  # as if each menu were open
     for page in NAMES[request.param :: 4]:
         for app in (opened(page), opened_as_linked(page)):
             assert [] == [each.value for each in app.exception]

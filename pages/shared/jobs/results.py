@@ -139,7 +139,7 @@ def stored(planned: Plan) -> Result | None:
 
 @cached(
     TTLCache(64, FRESH),
-    key=lambda question, run: (str(engine().store.directory), question.name, run.key()),
+    key=lambda question, run: (engine().store, question.name, run.key()),
     lock=Lock(),
 )
 def all_stored(question: type[Question[P]], run: RunSpec) -> list[P]:
