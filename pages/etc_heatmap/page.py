@@ -27,7 +27,7 @@ from pages.shared.selection.place import Place
 from pages.shared.selection.selection import Selection
 from pages.shared.tables.summary import heads_table, summary
 from poskernel_core.analyses.claims import ATTENTION, HALF
-from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
+from poskernel_core.analyses.how_many_texts.spec import NOT_BY_GROUPS, HowManyTexts
 from poskernel_core.analyses.kernels.etc import EtcHeatMap, EtcParams
 from poskernel_core.analyses.kernels.formulas import KINDS
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
@@ -53,6 +53,10 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
                 "such as the effective token count."
             )
             return
+        params = measure.of_texts(selection)
+        if params is None:
+            st.caption(NOT_BY_GROUPS)
+            return
         units = {value.name: value.unit for value in measure.question.values}
         wanted = st.number_input(
             f"Wanted error ({units[measure.declared.value]})",
@@ -64,12 +68,7 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             with in_place_of(*CARDS):
                 compute_button("Compute it", "compute-how-many", want, key, help=help_text)
             return
-        params = HowManyTextsParams(
-            measure=measure.declared.title,
-            query=selection.query,
-            skip=selection.skip,
-            wanted=wanted or None,
-        )
+        params = params.model_copy(update={"wanted": wanted or None})
         result = results.fetch(HowManyTexts, selection.run, params)
         if result is None:
             return

@@ -14,7 +14,7 @@ from pages.shared.jobs import results
 from pages.shared.jobs.pressed import fetch_when_asked
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses.base import QueryParams
-from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
+from poskernel_core.analyses.how_many_texts.spec import HowManyTexts
 from poskernel_core.analyses.how_many_texts.views import largest_influence
 from poskernel_core.analyses.kernels.kernel import KernelParams, PositionalKernel
 from poskernel_core.analyses.kernels.near import NearKernels
@@ -88,13 +88,10 @@ def deciding_columns(selection: Selection, columns: Sequence[Column]) -> list[Co
     """Return how much of the error of each measure one group of texts makes, once that is there."""
     decided = []
     for column in columns:
-        if not column.source and MEASURES[column.title].counts_texts:
-            params = HowManyTextsParams(
-                measure=column.title, query=selection.query, skip=selection.skip
-            )
-            if result := results.fetch(HowManyTexts, selection.run, params):
-                title = f"{column.title}: one group of texts"
-                decided.append(Column(title, "share", largest_influence(result), scale="unit"))
+        params = None if column.source else MEASURES[column.title].of_texts(selection)
+        if params and (result := results.fetch(HowManyTexts, selection.run, params)):
+            title = f"{column.title}: one group of texts"
+            decided.append(Column(title, "share", largest_influence(result), scale="unit"))
     return decided
 
 

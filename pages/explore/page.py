@@ -12,6 +12,7 @@ import streamlit as st
 
 from pages.explore.arranged import (
     BY_MEASURES,
+    FIRST,
     KERNELS,
     LABELS,
     Arranged,
@@ -27,6 +28,7 @@ from pages.shared.cards.figure import chart
 from pages.shared.cards.plain import capital, plain, say_error
 from pages.shared.choices.choices import choose, chosen
 from pages.shared.choices.fit import choose_one, fitted_flag, fitted_text
+from pages.shared.grid.measures import MEASURES
 from pages.shared.jobs import results
 from pages.shared.jobs.pressed import nothing_new
 from pages.shared.look.component import room
@@ -302,7 +304,8 @@ def page(selection: Selection) -> None:
         **fitted_flag("fadepoints"),
     )
     decides = False
-    if how == BY_MEASURES and not nothing_new(selection.located):
+    by_groups = MEASURES[FIRST["x"]].of_texts(selection)
+    if how == BY_MEASURES and by_groups and not nothing_new(selection.located):
         decides = more.toggle(
             "Also whether one group of texts decides",
             help="its share of the squared error of both measures, in the table and on hover",

@@ -42,6 +42,7 @@ from poskernel_core.engine.process import Child, Event, Hear
 from poskernel_core.engine.provenance import NOT_KEPT, stored
 from poskernel_core.models import catalog
 from poskernel_core.models.attached import attached
+from poskernel_core.storage.statistics import StoredStatistics
 from poskernel_core.storage.store import Store
 
 JOBS_KEPT = 64
@@ -143,6 +144,13 @@ class Engine:
             or (part.experiment is None and not part.looked_up(self.store).missing)
             for part in plan.parts.values() or [plan]
         )
+
+    def by_groups(self, request: Asked) -> bool:
+        """Return whether no stored pass of an analysis was kept without groups of texts."""
+        stored_passes = (
+            StoredStatistics.open(self.store, run) for run in make_plan(request).needs.values()
+        )
+        return all(one is None or one.header.groups > 0 for one in stored_passes)
 
     def missing(self, request: Asked) -> list[str]:
         """Return the names of the parts of a composition whose results are not in the store."""

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pages.shared.cards.card import DECIDING
+from poskernel_core.analyses.how_many_texts.spec import NOT_BY_GROUPS
 from tests.support.bound import choose, fine, heads_of_cards, opened, with_menu, words
 from tests.support.visit import go, menu_of, settle, title_of, tool, visit
 
@@ -68,6 +69,17 @@ def test_a_menu_leads_to_the_texts_that_decide_a_number(computed):
 
 def names_of_cards(app):
     return {head["name"] for head in heads_of_cards(app)}
+
+
+def test_nothing_leads_to_texts_whose_sums_are_not_kept_by_groups(shipped):
+    """As those of a demo that come with the project: instead of the question stands why."""
+    app = with_menu(opened("etc_heatmap"), "etc")
+    assert "Which texts decide" not in words(app)
+    app = fine(opened("etc_heatmap", **{DECIDING: "true"}))
+    assert NOT_BY_GROUPS in [each.value for each in app.caption]
+    assert "compute-how-many" not in [each.key for each in app.button]
+    app = fine(opened("explore", decides="true"))
+    assert not any("one group of texts" in each.label for each in app.toggle)
 
 
 def test_a_menu_leads_nowhere_if_nothing_is_computed(shipped_only):

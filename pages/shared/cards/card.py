@@ -188,7 +188,8 @@ def _menu(name: str, figure: Make, open_card: Open, words: Explanation) -> None:
 def deciding_links(result: Result) -> str:
     """Return links, in Markdown, to which texts decide the selected head's numbers of an answer.
 
-    Empty if none has errors over groups of texts, or if nothing can be computed of the model.
+    Empty if none has errors over groups of texts, if those of the run are not kept by groups, or if
+    nothing can be computed of the model.
     """
     selection = st.session_state["selection"]
     if nothing_new(selection.located):
@@ -197,8 +198,8 @@ def deciding_links(result: Result) -> str:
         title
         for title, measure in MEASURES.items()
         if measure.question.name == result.analysis
-        and measure.counts_texts
         and measure.declared.value in result.values
+        and measure.of_texts(selection)
     )
     asked = {DECIDING: "true"}
     return " · ".join(

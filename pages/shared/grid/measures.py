@@ -1,5 +1,6 @@
 """The measures of heads that analyses declare, as colours of the grid."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,11 +8,14 @@ import numpy as np
 
 from pages.shared.cards.explained import PICK, Explanation, explained
 from pages.shared.choices.choices import chosen
+from pages.shared.jobs import results
 from pages.shared.selection.selection import Selection
 from poskernel_core.analyses import ANALYSES
 from poskernel_core.analyses.base import Analysis, Params, Question
 from poskernel_core.analyses.head_measure import HeadMeasure
+from poskernel_core.analyses.how_many_texts.spec import HowManyTexts, HowManyTextsParams
 from poskernel_core.analyses.measures import asked_with, fits
+from poskernel_core.common.errors import PosKernelError
 from poskernel_core.common.result import Result
 from poskernel_core.models.geometry import Geometry
 from poskernel_core.plotting.shades import Shade, shaded
@@ -50,6 +54,18 @@ class Measure:
         """Whether it has errors over groups of texts, of which *How many texts* tells."""
         with_errors = (value.name for value in self.question.values if value.has_error)
         return issubclass(self.question, Analysis) and self.declared.value in with_errors
+
+    def of_texts(self, selection: Selection) -> HowManyTextsParams | None:
+        """Return what *How many texts* is asked; None if there is no answer, or not of this run."""
+        if not self.counts_texts:
+            return None
+        params = HowManyTextsParams(
+            measure=self.declared.title, query=selection.query, skip=selection.skip
+        )
+        with suppress(PosKernelError):  # which is shown where the measure itself is asked for
+            if results.engine().by_groups(results.plan(HowManyTexts, selection.run, params)):
+                return params
+        return None
 
     def words(self) -> Explanation:
         """Return the words for the grid."""

@@ -18,6 +18,11 @@ from poskernel_core.common.views import Some
 OF_VALUE, OF_SHARE = 0.05, 0.02
 """Default wanted errors: relative, for measures on a log scale, and absolute, for others."""
 
+NOT_BY_GROUPS = (
+    "These sums are not kept by groups of texts, as those that come with the project: choose "
+    "another number of windows."
+)
+
 
 class HowManyTextsParams(SkipParams):
     """Parameters of the number of texts that are enough."""
@@ -101,10 +106,7 @@ class HowManyTexts(Analysis[HowManyTextsParams]):
         header = statistics["main"].header
         groups = header.groups
         if groups == 0:
-            raise BadRequest(
-                "These sums are not kept by groups of texts, as those that come with the project: "
-                "choose another number of windows."
-            )
+            raise BadRequest(NOT_BY_GROUPS)
         if groups < 4:
             raise BadRequest(
                 f"Expected four groups of texts or more, got {groups}: ask for ten windows or more."
