@@ -55,7 +55,8 @@ def how_many_texts(selection: Selection, measure: Measure) -> None:
             return
         params = measure.of_texts(selection)
         if params is None:
-            st.caption(NOT_BY_GROUPS)
+            with in_place_of(*CARDS):
+                st.caption(NOT_BY_GROUPS)
             return
         units = {value.name: value.unit for value in measure.question.values}
         wanted = st.number_input(

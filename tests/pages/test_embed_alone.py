@@ -11,6 +11,7 @@ from streamlit.testing.v1.element_tree import Button
 from pages import NAMES
 from pages.shared.cards.embed import frame_code
 from pages.shared.jobs import results
+from poskernel_core.analyses.how_many_texts.spec import NOT_BY_GROUPS
 from poskernel_core.engine.engine import Engine
 from tests.support.bound import bound, opened, opened_as_linked, walk, words
 from tests.support.server import PATIENCE
@@ -185,10 +186,17 @@ def test_the_reader_computes_a_card(near_worker, empty):
     assert {"examples"} == cards(app)
 
 
-def test_a_folded_card_is_there():
-    app = opened("etc_heatmap", embed="card:texts-map")
+def test_a_folded_card_is_there(computed):
+    app = opened("etc_heatmap", embed="card:texts-map", windows="50", context="64", query="47")
     assert "compute-how-many" in [each.key for each in app.button]
     assert [] == sentences(app)
+
+
+def test_a_folded_card_says_why_it_is_not_there(shipped):
+    """Sums that come with the project are not kept by groups of texts."""
+    app = opened("etc_heatmap", embed="card:texts-map")
+    (frame,) = (each for each in walk(app) if key_of(each) == "waiting")
+    assert NOT_BY_GROUPS in [getattr(each, "value", "") for each in walk(frame)]
 
 
 class Frame(HTMLParser):
