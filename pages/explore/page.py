@@ -304,8 +304,8 @@ def page(selection: Selection) -> None:
         **fitted_flag("fadepoints"),
     )
     decides = False
-    by_groups = MEASURES[FIRST["x"]].of_texts(selection)
-    if how == BY_MEASURES and by_groups and not nothing_new(selection.located):
+    can_tell = how == BY_MEASURES and not nothing_new(selection.located)
+    if can_tell and MEASURES[FIRST["x"]].of_texts(selection):
         decides = more.toggle(
             "Also whether one group of texts decides",
             help="its share of the squared error of both measures, in the table and on hover",

@@ -76,10 +76,8 @@ def page(selection: Selection) -> None:
         asks = ("compute-head-sources", "sources", "sources-map", "turning")
         shares, left = None, ""
         if every is not None:
-            shares, left = (
-                partial(draw_head, selection, selection.of(every.only(*OF_ALL))),
-                BY_OFFSET,
-            )
+            left = BY_OFFSET
+            shares = partial(draw_head, selection, selection.of(every.only(*OF_ALL)))
         if head := fetch_when_asked(
             HeadSources, selection.run, of_head, *asks, left=left, meanwhile=shares
         ):

@@ -1,5 +1,6 @@
 """The models on offer, for programs: sizes, whether weights are here, and which runs are stored."""
 
+from collections.abc import Iterator
 from threading import Lock
 from typing import Any
 
@@ -11,7 +12,7 @@ from poskernel_core.models import catalog
 from poskernel_core.storage.store import Store
 
 FRESH = 10.0
-"""Seconds for which the list of stored results is cached: every header is read for it."""
+"""Seconds for which the list of stored runs is cached: every header is read for it."""
 
 RUN = ("revision", "corpus", "corpus_item", "context", "windows", "start_token", "dtype", "seed")
 """The provenance that tells one stored run of a model from another."""
@@ -49,15 +50,15 @@ def _found(store: Store, name: str) -> dict[str, Any]:
     }
 
 
+@cached(TTLCache(8, FRESH), key=lambda store: str(store.directory), lock=Lock())
 def _runs(store: Store) -> dict[str, list[dict[str, Any]]]:
     """Return the stored runs by the model's fingerprint, each with the analyses stored of it."""
     runs: dict[tuple[Any, ...], set[str]] = {}
-    for header in _results(store):
-        run = header["provenance"]
-        of_run = tuple(run.get(name) for name in ("model_fingerprint", *RUN))
+    for provenance, params, analysis in _results(store):
+        of_run = tuple(provenance.get(name) for name in ("model_fingerprint", *RUN))
         plain = all(isinstance(value, str | int | None) for value in of_run)
-        if plain and run.get("corpus") != TYPED and not header["params"].get("text"):
-            runs.setdefault(of_run, set()).add(str(header.get("analysis")))
+        if plain and provenance.get("corpus") != TYPED and not params.get("text"):
+            runs.setdefault(of_run, set()).add(analysis)
     by_model: dict[str, list[dict[str, Any]]] = {}
     for (fingerprint, *fields), analyses in runs.items():
         description = dict(zip(RUN, fields, strict=True)) | {"questions": sorted(analyses)}
@@ -65,22 +66,18 @@ def _runs(store: Store) -> dict[str, list[dict[str, Any]]]:
     return by_model
 
 
-def stored_params(store: Store, fingerprint: str | None, analysis: str) -> list[dict[str, Any]]:
+def stored_params(store: Store, fingerprint: str | None, question: str) -> list[dict[str, Any]]:
     """Return the parameters of all stored answers of a model to a question, of whatever run."""
     return [
-        header["params"]
-        for header in _results(store)
-        if header["provenance"].get("model_fingerprint") == fingerprint
-        and header.get("analysis") == analysis
+        params
+        for provenance, params, analysis in _results(store)
+        if analysis == question and provenance.get("model_fingerprint") == fingerprint
     ]
 
 
-@cached(TTLCache(8, FRESH), key=lambda store: str(store.directory), lock=Lock())
-def _results(store: Store) -> list[dict[str, Any]]:
-    """Return the headers of all stored results."""
-    parts = "provenance", "params"
-    return [
-        header
-        for _, header in store.headers()
-        if all(isinstance(header.get(part), dict) for part in parts)
-    ]
+def _results(store: Store) -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
+    """Yield provenance, parameters and question of all stored results."""
+    for _, header in store.headers():
+        provenance, params = header.get("provenance"), header.get("params")
+        if isinstance(provenance, dict) and isinstance(params, dict):
+            yield provenance, params, str(header.get("analysis"))

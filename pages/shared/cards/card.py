@@ -87,18 +87,15 @@ def card(
         if draw is None:
             st.fragment(_head)(name, figure, open_card, words, finding, first)
         else:
-            place = st.container(gap=None)
-
-            def draw_above() -> None:
+            place, later = st.container(gap=None), st.session_state.get(OPENED) == _opened(name)
+            draw_head_of = partial(st.fragment(_head), name, figure, open_card, words, finding)
+            if not later:  # it would move what is inside
                 with place:
-                    st.fragment(_head)(name, figure, open_card, words, finding)
-
-            # in this order, or the head moves what is inside
-            steps: list[Callable[[], None]] = [draw_above, partial(_draw_inside, open_card, draw)]
-            if st.session_state.get(OPENED) == _opened(name):
-                steps.reverse()  # its menu has what is drawn
-            for step in steps:
-                step()
+                    draw_head_of()
+            _draw_inside(open_card, draw)
+            if later:  # its menu has what is drawn
+                with place:
+                    draw_head_of()
         if embed.embedded():
             st.markdown(f":small[{plain(signature(result))} · {embed.whole_page(name)}]")
     current().figures.append((name, title))

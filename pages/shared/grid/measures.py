@@ -56,16 +56,16 @@ class Measure:
         return issubclass(self.question, Analysis) and self.declared.value in with_errors
 
     def of_texts(self, selection: Selection) -> HowManyTextsParams | None:
-        """Return what *How many texts* is asked; None if there is no answer, or not of this run."""
+        """Return what *How many texts* is asked; None where no groups of texts are kept."""
         if not self.counts_texts:
             return None
         params = HowManyTextsParams(
             measure=self.declared.title, query=selection.query, skip=selection.skip
         )
-        with suppress(PosKernelError):  # which is shown where the measure itself is asked for
-            if results.engine().by_groups(results.plan(HowManyTexts, selection.run, params)):
-                return params
-        return None
+        with suppress(PosKernelError):  # who asks is told why it is refused
+            if not results.engine().by_groups(results.plan(HowManyTexts, selection.run, params)):
+                return None
+        return params
 
     def words(self) -> Explanation:
         """Return the words for the grid."""
