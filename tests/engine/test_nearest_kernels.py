@@ -39,6 +39,19 @@ def kernels(engine):
     return engine.store, found
 
 
+def entry(store, found, model):
+    """Key, header and arrays of a model's kernels; those of other positions are of the same run."""
+    told = {**found[model, QUERY, SKIP].provenance}
+    told.pop("model_title")
+    params = found[model, QUERY, SKIP].params
+    (key,) = (
+        key
+        for key, header in store.headers()
+        if header.get("provenance") == told and header["params"] == params
+    )
+    return key, *store.get(key)
+
+
 def by_offset(found, layer, head, query=QUERY):
     """A head's kernel and its errors from its own position backwards."""
     return tuple(
@@ -114,10 +127,7 @@ def test_what_is_passed_over(kernels):
 def test_another_layout_is_passed_over(kernels, tmp_path):
     """What an earlier version wrote is found by its header, and not read."""
     store, found = kernels
-    told = found[MODELS[0], QUERY, SKIP].provenance
-    told = {name: each for name, each in told.items() if name != "model_title"}
-    key = next(key for key, header in store.headers() if header.get("provenance") == told)
-    header, arrays = store.get(key)
+    key, header, arrays = entry(store, found, MODELS[0])
     header["provenance"]["seed"] = 9
     for prefix, runs in (("0" * 16, 2), (key[:16], 3)):
         other = Store(tmp_path / prefix)
@@ -132,15 +142,10 @@ def test_a_head_of_several_runs_is_there_once(kernels, tmp_path):
     """At the nearest: here the other run of a model, in which one head has our own kernel."""
     store, found = kernels
     ours = found[MODELS[0], QUERY, SKIP].values["kernel"][0, 1]
-    told = {"model": MODELS[1], "model_fingerprint": None} | found[
-        MODELS[1], QUERY, SKIP
-    ].provenance
-    told.pop("model_title")
-    key = next(key for key, header in store.headers() if header.get("provenance") == told)
+    key, header, arrays = entry(store, found, MODELS[1])
     both = Store(tmp_path)
     for each, _ in store.headers():
         both.put_bytes(each, store.get_bytes(each))
-    header, arrays = store.get(key)
     header["provenance"]["windows_asked"] = 8
     arrays["values/kernel"][2, 3] = ours
     both.put(f"{key.partition('-')[0]}-{'0' * 64}", header, arrays)
