@@ -65,7 +65,8 @@ def the_curve_follows_the_kinds(page: Page) -> None:
     settle(page)
 
 
-CURVES = """grids => grids.map(grid => {
+CURVES = """async grids => {
+const read = grid => {
   const area = grid.querySelector(".curves svg").getBoundingClientRect();
   if (area.right <= 0 || !area.width) return []; // folded away
   const [, , columns, rows] = grid.querySelector(".curves svg").getAttribute("viewBox").split(" ");
@@ -82,8 +83,17 @@ CURVES = """grids => grids.map(grid => {
     const cells = [...grid.querySelectorAll("td[data-name]")].filter(inside);
     return [cells.map(cell => cell.dataset.name).join(), points.map(([, y]) => y - Math.floor(y))];
   });
-})"""
-"""For every grid and drawn kernel: the cells that it lies in, and the heights of its steps."""
+};
+for (let tries = 0; ; tries++) {
+  const drawn = grids.map(read).filter(grid => grid.length);
+  if (tries === 600 || (drawn.length && drawn.flat().every(([names]) => names))) return drawn;
+  await new Promise(then => setTimeout(then, 100));
+}
+}"""
+"""For every grid and drawn kernel: the cells that it lies in, and the heights of its steps.
+
+After a change of width curves stretch with their cells, and are drawn anew once it rests.
+"""
 
 
 def kernels_in_the_cells(page: Page) -> None:
@@ -98,7 +108,7 @@ def kernels_in_the_cells(page: Page) -> None:
     for width in (1400, 390, 1024):
         page.set_viewport_size({"width": width, "height": 900})
         settle(page)
-        drawn = [grid for grid in page.locator(".head-grid").evaluate_all(CURVES) if grid]
+        drawn = page.locator(".head-grid").evaluate_all(CURVES)
         assert drawn
         for grid in drawn:
             assert every == sorted(names for names, _ in grid)
