@@ -24,7 +24,7 @@ from serving.api import Api
 from serving.callers import Callers
 from serving.headers import security_headers, with_headers
 from serving.health import HealthMonitor, health_route
-from serving.kept import numbers_route, plotly_route
+from serving.kept import numbers_route, parts_route, plotly_route
 from serving.mcp import Mcp
 from serving.memory import collecting
 from serving.metrics import listen, registry
@@ -89,6 +89,7 @@ app = st.App(
     routes=[
         health_route(monitor, lambda: admission.sessions),
         numbers_route(served_engine),
+        parts_route(),
         plotly_route(),
         api.route(named_at_start()),
         mcp.route(),

@@ -1,4 +1,4 @@
-"""What the browser keeps for good: the numbers of all heads, and Plotly's own script.
+"""What the browser keeps for good: the numbers of all heads, our components' scripts, and Plotly's.
 
 ``/numbers/<key>`` is a stored result of all heads as a block that the browser draws from. The key
 is the hash of all inputs, so a block never changes.
@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from pages.shared.look.component import SCRIPTS
 from poskernel_core.common.errors import BadRequest, PosKernelError
 from poskernel_core.engine.engine import Engine
 from poskernel_core.engine.provenance import stored
@@ -43,6 +44,20 @@ def numbers_route(engine: Callable[[], Engine]) -> Route:
         return Response(data, media_type="application/octet-stream", headers=KEPT)
 
     return Route("/numbers/{key}", answer)
+
+
+def parts_route() -> Route:
+    """Return the route of the components' scripts."""
+
+    def answer(request: Request) -> Response:
+        script = SCRIPTS.get(request.path_params["name"])
+        if script is None:
+            return PlainTextResponse("No such script.", 404)
+        return Response(
+            gzip.compress(script.encode(), 6), media_type="text/javascript", headers=KEPT
+        )
+
+    return Route("/parts/{name}", answer)
 
 
 def plotly_route() -> Route:

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Route
 from streamlit import file_util
 
 from pages import FIRST
+from pages.shared.look.component import SCRIPTS
 
 INLINE = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 PAGE = re.compile(r"/[^/.]*")
@@ -48,14 +49,22 @@ def page_served() -> str:
         Path(__file__).with_name(name).read_text("utf-8") for name in ("page.js", "style.css")
     )
     text = text.replace("<script>", f"<script>{script}</script>\n    <script>", 1)
-    early = "".join(
-        f'<link rel="modulepreload" crossorigin href="./static/js/{name}">' for name in _early(text)
-    )
-    text = text.replace("</head>", f"{early}</head>", 1)
     return text.replace("</body>", f"<style>{style}</style>\n  </body>", 1)
 
 
-def _early(text: str) -> list[str]:
+@cache
+def page_with_scripts() -> str:
+    """Return it with what is fetched early; our components are there once a server has started."""
+    text = page_served()
+    early = (
+        *(f"static/js/{name}" for name in _widgets(text)),
+        *(f"parts/{name}" for name in SCRIPTS),
+    )
+    links = (f'<link rel="modulepreload" crossorigin href="./{path}">' for path in early)
+    return text.replace("</head>", f"{''.join(links)}</head>", 1)
+
+
+def _widgets(text: str) -> list[str]:
     """Return the scripts of the usual widgets, and what they import, but for those of the page."""
     folder = Path(file_util.get_static_dir(), "static", "js")
     waiting = [file.name for name in WIDGETS for file in folder.glob(f"{name}.*.js")]
@@ -79,7 +88,7 @@ def page_routes() -> list[BaseRoute]:
 
 
 async def _answer(request: Request) -> Response:
-    return HTMLResponse(page_served(), headers={"Cache-Control": "no-cache"})
+    return HTMLResponse(page_with_scripts(), headers={"Cache-Control": "no-cache"})
 
 
 async def _forward(request: Request) -> Response:

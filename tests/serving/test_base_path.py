@@ -86,7 +86,7 @@ def test_a_visit(root, new_context):
 
     asked = [each for each in asked if not each[1].startswith("blob:")]
     assert [] == [each for each in asked if each[0] >= 400 or not each[1].startswith(f"{root}/")]
-    kinds = ("numbers", "static", "_stcore", "plotly.js", "media")
+    kinds = ("numbers", "static", "_stcore", "plotly.js", "media", "parts")
     assert {*kinds} <= {urlsplit(url).path.split("/")[3] for _, url in asked}
     assert "ok" == json.loads(answer(f"{root}/health")[2])["status"]
 

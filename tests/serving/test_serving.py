@@ -34,6 +34,7 @@ def policy():
     return dict(part.split(" ", 1) for part in parts)
 
 
+EARLY = re.compile(r'<link rel="modulepreload" crossorigin href="\./([\w./-]+)">')
 ANSWERS = {
     "/": 200, "/helix?head=L1H1": 200, "/_stcore/health": 200, "/_stcore/host-config": 200,
     "/media/nothing.png": 404, "/_stcore/metrics": 404, "/%5Fstcore/metric%73/": 404,
@@ -133,15 +134,29 @@ def test_who_may_frame_the_app(monkeypatch):
 def test_what_pages_are_made_of(url):
     """Whatever it is opened at, a page holds our script before Streamlit's; it is asked for anew.
 
-    Plotly is served as it is installed, and kept: the pages ask for it with its version.
+    What it asks for early is there and kept, as is Plotly, which is asked for with its version.
     """
     for path in ("/", "/helix?head=L1H1", "/no_such_page"):
         status, headers, body = answer(url + path)
-        assert (200, page_served()) == (status, body)
+        begins, _, ends = page_served().partition("</head>")
+        assert 200 == status
+        assert body.startswith(begins)
+        assert body.endswith(ends)
+        early = set(EARLY.findall(body.removeprefix(begins)))
         assert "no-cache" == headers["Cache-Control"]
         first, second = INLINE.findall(body)
         assert "BACKEND_BASE_URL" in first
         assert "BACKEND_BASE_URL" not in second
+    scripts = {path for path in early if path.startswith("parts/")}
+    assert scripts
+    assert early - scripts
+    for path in early:
+        with urllib.request.urlopen(f"{url}/{path}") as found:
+            assert "immutable" in found.headers["Cache-Control"], path
+            script = found.read()
+        if path in scripts:
+            assert b"export default" in gzip.decompress(script)
+    assert 404 == answer(f"{url}/parts/0123456789abcdef.js")[0]
 
     with urllib.request.urlopen(f"{url}/plotly.js?1") as found:
         headers, body = found.headers, found.read()

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 import streamlit as st
 from cachetools import LRUCache, cached
 
-from pages.shared.look.component import SHARED
+from pages.shared.look.component import SHARED, served
 from poskernel_core.analyses.views import why_empty
 from poskernel_core.common.result import Result
 from poskernel_core.export.files import chart_config
@@ -49,13 +49,13 @@ SCRIPT: Final = PRINT_SCRIPT + Path(__file__).with_suffix(".js").read_text("utf-
 DRAWN = st.components.v2.component(
     "pk-figure",
     html="<div class='room'></div>",
-    js=SCRIPT,
+    js=served(SCRIPT),
     isolate_styles=False,
 )
 PICTURES = st.components.v2.component(
     "pk-pictures",
     html="<div class='choice pictures' role='group' aria-label='Pictures for a paper'></div>",
-    js=SCRIPT,
+    js=served(SCRIPT),
     css=SHARED.with_suffix(".css").read_text("utf-8"),
 )
 

@@ -1,5 +1,10 @@
-"""Components of ours in the browser: one module each, which begins with what all of them share."""
+"""Components of ours in the browser: one module each, which begins with what all of them share.
 
+Streamlit sends a component's script with each of its elements, in every message. So a script is
+served under the hash of its text, where the browser keeps it, and an element has its address only.
+"""
+
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +14,18 @@ import streamlit as st
 from poskernel_core.export.matrix import BROWSER, scoped
 
 SHARED = Path(str(BROWSER / "parts.js"))
+SCRIPTS: dict[str, str] = {}
+"""What is served, by file name."""
+
+
+def served(js: str) -> str:
+    """Return a script, of more than one line as Streamlit asks, that stands for ``js``."""
+    name = f"{hashlib.sha256(js.encode()).hexdigest()[:16]}.js"
+    SCRIPTS[name] = js
+    return (
+        f'const address = new URL("parts/{name}", document.baseURI);\n'
+        "export default (await import(address)).default;\n"
+    )
 
 
 def module(script: Path, *parts: Path) -> str:
@@ -20,7 +37,7 @@ def module(script: Path, *parts: Path) -> str:
 def component(name: str, html: str, js: str, sheet: Path) -> Callable[..., Any]:
     """Return a component with the shared style sheet and its own; ``name`` is unique in the app."""
     css = "\n".join(file.read_text("utf-8") for file in (SHARED.with_suffix(".css"), sheet))
-    return st.components.v2.component(name, html=html, css=css, js=js)
+    return st.components.v2.component(name, html=html, css=css, js=served(js))
 
 
 def of_matrix(name: str, html: str) -> Callable[..., Any]:
