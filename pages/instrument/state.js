@@ -75,7 +75,6 @@ const placeOf = (name) => /^L(\d+)H(\d+)$/.exec(name).slice(1).map(Number);
 
 const blocks = new Map(); // key -> numbers of all heads
 const fetched = new Map(); // key -> promise
-let size = 0;
 
 function float16(code) {
   const [power, part] = [(code >> 10) & 31, code & 1023];
@@ -104,24 +103,29 @@ function need(key) {
     .then(async (answer) => {
       if (!answer.ok) throw new Error(await answer.text());
       const buffer = await answer.arrayBuffer();
-      size += buffer.byteLength;
       blocks.set(key, readBlock(buffer));
       redraw();
+      return buffer.byteLength;
     })
-    .catch(() => fetched.delete(key)); // asked for again by the next run of the script
+    .catch(() => fetched.delete(key) && 0); // asked for again by the next run of the script
   fetched.set(key, asked);
   return asked;
 }
 
 // The other positions, nearest first, one after the other, until the run is another one.
 async function fetchAhead() {
-  const most = size + MAX_BYTES;
+  let left = MAX_BYTES;
   const { run } = given;
   const nearest = Object.keys(given.blocks).sort(
     (a, b) => Math.abs(a - state.query) - Math.abs(b - state.query),
   );
-  for (const query of nearest)
-    if (size < most && run === given.run) await need(given.blocks[query]);
+  for (const query of nearest) {
+    if (left <= 0 || run !== given.run) return;
+    const key = given.blocks[query];
+    const there = fetched.has(key); // or under way
+    const bytes = await need(key);
+    left -= there ? 0 : bytes;
+  }
 }
 
 // The name of a head and its numbers, from one block: they cannot disagree.
