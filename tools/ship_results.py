@@ -80,7 +80,9 @@ CIRCUITS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "smollm2-135m-instruct-q4": [
         ("patch-heads", {"maker": "names"}),
         ("patch-positions", {"maker": "names", "head": "L23H3"}),
+        ("faithfulness", {"maker": "names"}),
         ("edges", {"maker": "names"}),
+        ("edges", {"maker": "names", "head": "L23H3"}),
     ],
 }
 """The tutorial's circuits: questions about a set of pairs, with parameters."""
