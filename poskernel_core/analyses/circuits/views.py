@@ -73,6 +73,13 @@ def _enough(result: Result) -> str:
     content, also = number_of(result, "content", at), ""
     if content.sign() > 0:
         also = f"; {content} of it is lost if they attend by their kernels alone"
+    most = int(result.values["recovered"][curve, : at or 1].argmax())
+    early = number_of(result, "recovered", curve, most)
+    if early.sign(ENOUGH) > 0:
+        first = (
+            f"first {counts[most]} alone recover" if counts[most] > 1 else "first alone recovers"
+        )
+        spread = f" for good{spread}: the {first} {early}, before others work against it"
     return f"{least:.0f} of {total} recover {ENOUGH:g} of the behaviour{spread}{also}."
 
 

@@ -71,6 +71,16 @@ def test_how_many_heads_are_enough():
     assert "" == finding_of(curves([0, 0.4, 0.85, 1], (np.nan, 2, 3)))
 
 
+def test_fewer_heads_that_recover_more_than_some_after_them():
+    """Those that the figure shows above, on their way to the number that is enough for good."""
+    all_of_them = (7, 7, 7)
+    found = finding_of(curves([0, 0.95, 0.7, 1], all_of_them))
+    check(found, "7 of 7 heads recover 0.8 of the behaviour for good: the first alone recovers")
+    check(found, "before others work against it; 0.60 of it is lost")
+    for unclear in ([0, 0.81, 0.7, 1], [0, 0.75, 0.7, 1]):
+        assert "for good" not in finding_of(curves(unclear, all_of_them))
+
+
 def test_a_difference_that_is_not_clear():
     assert "" == no_difference(curves([0, 0.4, 0.85, 1]))
     check(no_difference(curves([0, 0.4, 0.85, 1], difference=0.49)), "The metric differs by 0.49")
