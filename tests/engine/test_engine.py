@@ -6,7 +6,6 @@ And where the disk is full, cannot be written or has vanished.
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -37,6 +36,7 @@ from poskernel_core.storage.shards import partials_of
 from poskernel_core.storage.statistics import StoredStatistics, read_checkpoint
 from tests.support import builders, until
 from tests.support.disks import fill, read_only, small_disk
+from tests.support.far_worker import AT_REPORTS, DIES, worker_runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unchecked")]
 
@@ -79,11 +79,22 @@ def same(left, right, tolerance=0.0):
         np.testing.assert_allclose(array, right.values[name], rtol=tolerance, atol=tolerance)
 
 
+ENDLESS = f"""
+import time
+
+def seen(done, total, cancelled):
+    while total == {MANY} and done and not cancelled():
+        time.sleep(0.01)
+{AT_REPORTS}"""
+"""The long pass is under way until it is cancelled."""
+
+
 def test_a_process_of_its_own(fresh_engine, asked, monkeypatch):
     """Two threads get the same numbers of one pass, and see its progress.
 
     While a long pass runs, stored statistics still answer; then the pass is cancelled.
     """
+    worker_runs(monkeypatch, ENDLESS)
     events, results, take = [], [], pk.Job.take
     monkeypatch.setattr(pk.Job, "take", lambda job, e: (events.append(dict(e)), take(job, e))[1])
 
@@ -192,6 +203,14 @@ def _read(store, run):
     return 15 * written + sum(found[0]["done"] for found in kept if found is not None)
 
 
+KILLED = f"""
+{DIES}
+def seen(done, total, cancelled):
+    if done > %s:
+        die()
+{AT_REPORTS}"""
+
+
 def test_a_pass_that_is_killed_again_and_again(tmp_path, asked, monkeypatch):
     """However soon after its first batch it is killed, a pass gets further each time.
 
@@ -201,9 +220,7 @@ def test_a_pass_that_is_killed_again_and_again(tmp_path, asked, monkeypatch):
     engine = Engine(Store(tmp_path / "store"), Execution(device="cpu", batch=3))
     request, reached = asked(151), []
     for _ in range(2):
-        job = engine.submit(request)
-        until(lambda job=job: job.done > max(reached, default=0) + 3 or job.ended, WAIT, 0.001)
-        os.kill(engine.worker_pid, signal.SIGKILL)
+        worker_runs(monkeypatch, KILLED % (max(reached, default=0) + 3))
         with pytest.raises(ComputeFailed, match="goes on where it stopped"):
             engine.result(request, WAIT)
         reached.append(_read(engine.store, request.run))

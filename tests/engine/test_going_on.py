@@ -1,8 +1,6 @@
 """Questions about sets of pairs whose worker is killed: they go on, and no bit is different."""
 
 import contextlib
-import os
-import signal
 
 import numpy as np
 import pytest
@@ -15,12 +13,12 @@ from poskernel_core.engine.engine import describe_run
 from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import software
 from poskernel_core.models.catalog import locate
-from tests.support import until
+from tests.support.far_worker import DIES, worker_runs
 from tests.support.near_worker import NearWorker
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-WAIT, PAIRS = 300.0, {"maker": "copying", "count": 11}
+PAIRS = {"maker": "copying", "count": 11}
 QUESTIONS = {
     "edges": {"head": "L1H0"},
     "faithfulness": {"outside": "mean"},
@@ -52,16 +50,29 @@ def goes_on(engine, plan, folder):
             np.testing.assert_array_equal(array, getattr(resumed, part)[each], each)
 
 
+KILLED = f"""
+from poskernel_core.storage.store import Store
+{DIES}
+usual = Store.put
+
+def put(store, key, *parts):
+    usual(store, key, *parts)
+    if key == %r:
+        die()
+
+Store.put = put
+"""
+
+
 @pytest.mark.slow
-def test_a_killed_worker(tmp_path, monkeypatch):
+def test_a_worker_that_is_killed_at_its_first_save(tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as here, or sums differ in their last bits
     plan = plan_of("patch-heads")
     with contextlib.closing(Engine(Store(tmp_path), CPU)) as engine:
-        job = engine.submit(plan)
-        until(lambda: engine.store.has(plan.of_stage(0, 0).key) or job.ended, WAIT, 0.001)
-        os.kill(engine.worker_pid, signal.SIGKILL)
-        with pytest.raises(ComputeFailed, match="goes on where it stopped"):
-            engine.result(plan)
+        with monkeypatch.context() as patch:
+            worker_runs(patch, KILLED % plan.of_stage(0, 0).key)
+            with pytest.raises(ComputeFailed, match="goes on where it stopped"):
+                engine.result(plan)
         goes_on(engine, plan, tmp_path)
 
 
