@@ -186,7 +186,7 @@ def test_from_the_disk_in_a_browser(site, page):
     cell.click()
     expect(page.locator("h1")).to_have_text("L1H3")
     expect(page.locator(".js-plotly-plot .main-svg").first).to_be_visible()
-    assert page.locator(".js-plotly-plot").count() == 3
+    expect(page.locator(".js-plotly-plot")).to_have_count(3)
     page.locator("a[rel=next]").click()
     expect(page.locator("h1")).to_have_text("L1H4")
     page.goto(f"{site.as_uri()}/index.html#measure=nonsense")

@@ -215,6 +215,7 @@ def test_figures_from_disk(made, first, page, tmp_path):
     page.on("request", lambda request: asked.append(request.url))
     page.goto(file.as_uri())
 
-    page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 2")
+    for plot in range(2):
+        page.locator(".js-plotly-plot").nth(plot).locator(".main-svg").first.wait_for()
     assert 2 == page.locator(".js-plotly-plot").count()
     assert [file.as_uri()] == [each for each in asked if not each.startswith(("data:", "blob:"))]
