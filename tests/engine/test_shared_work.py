@@ -358,7 +358,7 @@ def test_cancel_on_a_cluster(cluster, long):
     with pytest.raises(Cancelled):
         run_on_cluster(address, [long], store, report)
     with Client(address, set_as_default=False) as client:
-        until(lambda: not any(client.run(executing).values()), 15)
+        until(lambda: not any(client.run(executing).values()))
 
 
 def give_up_at_once(dask_scheduler):

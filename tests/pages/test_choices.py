@@ -416,7 +416,7 @@ def test_a_choice_is_told_where_drawing_fails(page, still, shipped_only):
     )
     side_cell(page, "L1H2").dispatch_event("click")
     page.evaluate("() => { delete document.documentElement.toggleAttribute; }")
-    expect(page).to_have_title(re.compile("L1H2"), timeout=20_000)
+    expect(page).to_have_title(re.compile("L1H2"))
 
 
 @pytest.mark.browser

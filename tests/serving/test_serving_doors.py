@@ -23,7 +23,8 @@ HOME, SCHOOL, TRAIN = "203.0.113.7", "198.51.100.1", "2001:db8::1"
 HOLDS = """
 import sys
 from websockets.sync.client import connect
-with connect(sys.argv[1], additional_headers={"X-Forwarded-For": sys.argv[2]}) as socket:
+named = {"X-Forwarded-For": sys.argv[2]}
+with connect(sys.argv[1], additional_headers=named, open_timeout=None) as socket:
     print("open", flush=True)
     socket.recv()
 """
@@ -47,7 +48,8 @@ def server(tmp_path_factory):
 
 
 def enter(server, client, **options):
-    return connect(server.stream, additional_headers={"X-Forwarded-For": client}, **options)
+    named = {"X-Forwarded-For": client}
+    return connect(server.stream, additional_headers=named, open_timeout=PATIENCE, **options)
 
 
 def until(server, number):

@@ -6,8 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 """The checkout."""
 
-WAIT = 10.0
-"""Seconds that a test waits for another thread."""
+WAIT = 60.0
+"""Seconds that a test waits for another thread; the machine may stand still for some."""
 
 
 def until(condition, seconds=WAIT, pause=0.01):
