@@ -42,7 +42,7 @@ def opened(page: Page, still):
     def there(path: str = "/positional_kernels", **chosen: object) -> Page:
         query = "&".join(f"{name}={value}" for name, value in chosen.items())
         visit(page, f"{still.url}{path}?{query}")
-        expect(head_shown(page)).not_to_be_empty()
+        expect(head_shown(page)).to_contain_text("at n = ")  # its numbers are there
         return page
 
     return there
