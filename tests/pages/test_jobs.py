@@ -2,22 +2,47 @@
 
 import re
 import time
+from textwrap import indent
 
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.far_worker import AT_REPORTS
 from tests.support.server import PATIENCE, serve
 from tests.support.visit import cell, cells, no_trouble, parameter, settle, title_of, tool, values
 
 pytestmark = pytest.mark.browser
+
+WAITS = f"""
+import pathlib, sys, time
+
+if "poskernel_core.engine.worker" in sys.orig_argv:
+    gate = pathlib.Path(__file__).with_name("closed")
+
+    def seen(done, total, cancelled):
+        while done > 8 and total > 100 and gate.exists() and not cancelled():
+            time.sleep(0.02)
+{indent(AT_REPORTS, "    ")}"""
+"""What takes long is under way for as long as the gate is closed; windows 4 and 8 are shown."""
 
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory):
     """A server with nothing in its cache; each test asks for what no other does."""
     root = tmp_path_factory.mktemp("jobs")
-    with serve(root / "cache", root / "server.log") as started:
+    (root / "sitecustomize.py").write_text(WAITS, "utf-8")
+    settings = {"PYTHONPATH": str(root)}
+    with serve(root / "cache", root / "server.log", settings=settings) as started:
         yield started
+
+
+@pytest.fixture
+def gate(fresh):
+    """Closed: what computes waits until the test opens it."""
+    closed = fresh.cache.with_name("closed")
+    closed.touch()
+    yield closed
+    closed.unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -38,10 +63,10 @@ def date(page):
     return re.search(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", text)[0]
 
 
-def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two):
+def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two, gate):
     """The work goes on for the other reader; when both have cancelled, either can ask again."""
     for page in two:
-        ask(page, fresh, texts=500)
+        ask(page, fresh)
     for page in two:
         expect(page.get_by_text("for demo-gpt2")).to_be_visible()
         expect(page.get_by_role("progressbar", name="progress")).to_be_visible()
@@ -56,6 +81,7 @@ def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two):
     for page in two:  # the first one, who had left, sees that it goes on no longer
         expect(page.get_by_text("was cancelled").first).to_be_visible()
         expect(page.get_by_text("goes on for other readers")).to_have_count(0)
+    gate.unlink()
     two[0].get_by_role("button", name="Go on").first.click()
     again = two[1].get_by_role("button", name="Go on")  # unless it has seen that it goes on
     again.evaluate_all("found => found[0]?.click()")
@@ -106,17 +132,18 @@ class SlowLine:
         self.slow = False
 
 
-def test_a_click_while_a_computation_ends(fresh, two):
+def test_a_click_while_a_computation_ends(fresh, two, gate):
     """Until its answer comes on a slow line, what the page asks by the clock names the old head."""
     line = SlowLine(two[0])
     for page in two:
         page.set_default_timeout(60_000)
-        page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=5000))
+        page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=1000))
         expect(cells(page)).to_have_count(16)
     page, other = two
     expect(page.get_by_role("progressbar", name="progress").first).to_be_visible()
     line.click, line.slow = b"L1H2", True
     cell(page, "L1H2").click()
+    gate.unlink()
     settle(other)
     expect(other.locator(".st-key-figure-norms .main-svg").first).to_be_visible()
     line.may_pass = 2
@@ -141,7 +168,7 @@ def stage(page):
     return int(found[1].replace(",", ""))
 
 
-def test_results_form_and_stop_and_go_on(fresh, two):
+def test_results_form_and_stop_and_go_on(fresh, two, gate):
     """Pictures of the first windows for everybody; stop keeps them as a run, and it goes on."""
     page, other = two
     for each in two:
@@ -156,6 +183,7 @@ def test_results_form_and_stop_and_go_on(fresh, two):
     expect(cells(other)).to_have_count(32)
 
     bar(page).get_by_role("button", name="Stop here").click()
+    gate.unlink()
     expect(bar(page)).to_contain_text("Stopped after")
     windows = int(parameter(page, "windows"))
     assert windows == stage(page)
