@@ -14,6 +14,8 @@ from tests.support.visit import settle, visit
 pytestmark = pytest.mark.browser
 
 STORED = curated.CURATED[0].name
+BOXES = "all => all.map(each => each.getBoundingClientRect().toJSON())"
+"""Where things stand at one moment."""
 HEADS, HEADER, CELL = 12, 34, 26  # pixels of the grid's first column and of a cell, in grid.css
 
 
@@ -50,7 +52,7 @@ def test_labels_of_a_circuit_do_not_touch_on_a_phone(page, still):
     visit(page, f"{still.url}/interventions?model={STORED}&mode=From heads to a circuit")
     labels = page.locator(".st-key-card-network .textpoint text")
     expect(labels).not_to_have_count(0)
-    boxes = [label.bounding_box() for label in labels.all()]
+    boxes = labels.evaluate_all(BOXES)
     assert all(
         one["x"] + one["width"] <= other["x"]
         or other["x"] + other["width"] <= one["x"]
@@ -86,10 +88,7 @@ def test_heads_side_by_side_are_all_seen_on_a_phone(page):
         f"<style>{style}</style><div class='st-key-card-measures' style='width: 332px'>"
         f"<div data-testid='stMarkdownContainer'><table><tr>{row}</tr></table></div></div>"
     )
-    boxes = page.locator("td").evaluate_all(
-        "cells => cells.map(each => each.getBoundingClientRect().toJSON())"
-    )
-    name, *numbers = boxes
+    name, *numbers = page.locator("td").evaluate_all(BOXES)
     assert 1 == len({each["top"] for each in numbers})
     assert all(each["top"] >= name["bottom"] - 1 for each in numbers)
     card = page.locator(".st-key-card-measures").bounding_box()
@@ -103,9 +102,9 @@ def test_the_tools_of_a_table_cover_nothing_on_a_touch_screen(new_context, still
     visit(page, f"{still.url}/position_vs_token?model=demo-gpt2")
     table = page.locator(".st-key-look-back-table")
     table.scroll_into_view_if_needed()
-    tools = table.get_by_test_id("stElementToolbar").bounding_box()
-    buttons = page.locator(".st-key-lookk").bounding_box()
-    assert tools["y"] >= buttons["y"] + buttons["height"]
+    tools = table.get_by_test_id("stElementToolbar")
+    buttons, tools = page.locator(".st-key-lookk").or_(tools).evaluate_all(BOXES)
+    assert tools["y"] >= buttons["bottom"]
 
 
 def test_the_heads_of_the_widest_models_are_beside_every_page(page, tmp_path):
