@@ -26,15 +26,25 @@ QUIET = """() => {
 
 Some widgets wait up to 200 ms for more of the same before they ask for a run.
 """
-WHEN_IDLE = """() => new Promise(done =>
-  requestIdleCallback(() => done((SCRIPT)()), { timeout: 1000 }))"""
-"""React draws a page in pieces, and between two of them nothing seems to happen."""
+WHEN_IDLE = """() => new Promise(done => {
+  const look = () => requestIdleCallback(() => done((SCRIPT)()), { timeout: 1000 });
+  requestAnimationFrame(look);
+  setTimeout(look, 1000); // where no frames are drawn
+})"""
+"""React draws a page in pieces, and between two of them nothing seems to happen.
+
+What asks for a run where it comes into view hears of that once a frame has been drawn.
+"""
 IS_DARK = """getComputedStyle(document.querySelector("[data-testid=stApp]")).backgroundColor
   .match(/\\d+/g).slice(0, 3).reduce((sum, each) => sum + Number(each), 0) < 384"""
-PLACES = """() => [...document.querySelectorAll("[data-testid=stMain] *")].flatMap(node => {
-  const box = node.getBoundingClientRect();
-  return [box.x, box.y, box.width, box.height];
-}).reduce((sum, each) => 31 * sum % 1e9 + each, 0)"""
+PLACES = """async () => {
+  for (const _ of [1, 2]) await new Promise(requestAnimationFrame);
+  return [...document.querySelectorAll("[data-testid=stMain] *")].flatMap(node => {
+    const box = node.getBoundingClientRect();
+    return [box.x, box.y, box.width, box.height];
+  }).reduce((sum, each) => 31 * sum % 1e9 + each, 0);
+}"""
+"""Once a frame has been drawn: by then, what follows a change of width has heard of it."""
 QUERY, SKIP = "Query position n (tokens)", "Skip first keys (tokens)"
 
 expect.set_options(timeout=PATIENCE)
@@ -128,13 +138,16 @@ def unfold_run(page: Page) -> None:
 
 def go(page: Page, title: str) -> None:
     """Open a page from the bar above, by the lists of its sections."""
+    links = page.get_by_test_id("stTopNavDropdownLink")
     for section in page.get_by_test_id("stTopNavSection").all():
         section.click()
-        link = page.get_by_test_id("stTopNavDropdownLink").filter(has_text=re.compile(f"^{title}$"))
+        expect(links.first).to_be_visible()
+        link = links.filter(has_text=re.compile(f"^{title}$"))
         if link.count():
             link.click()
             break
         page.keyboard.press("Escape")
+        expect(links).to_have_count(0)
     expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
     settle(page)
 

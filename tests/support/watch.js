@@ -3,7 +3,7 @@
 (() => {
   const times = (window.visitor = { did: 0, asked: 0, began: 0, ended: 0, drew: 0 });
   const note = name => (times[name] = performance.now());
-  for (const kind of ["pointerdown", "pointerup", "keydown", "input", "popstate"])
+  for (const kind of ["pointerdown", "pointerup", "click", "keydown", "input", "popstate"])
     window.addEventListener(kind, () => note("did"), { capture: true, passive: true });
   new MutationObserver(() => note("drew")).observe(document, { subtree: true, childList: true });
 
