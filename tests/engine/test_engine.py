@@ -80,11 +80,8 @@ def same(left, right, tolerance=0.0):
 
 
 ENDLESS = f"""
-import time
-
-def seen(done, total, cancelled):
-    while total == {MANY} and done and not cancelled():
-        time.sleep(0.01)
+def holds(done, total):
+    return total == {MANY} and done
 {AT_REPORTS}"""
 """The long pass is under way until it is cancelled."""
 
@@ -205,7 +202,7 @@ def _read(store, run):
 
 KILLED = f"""
 {DIES}
-def seen(done, total, cancelled):
+def holds(done, total):
     if done > %s:
         die()
 {AT_REPORTS}"""

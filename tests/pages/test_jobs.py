@@ -14,14 +14,13 @@ from tests.support.visit import cell, cells, no_trouble, parameter, settle, titl
 pytestmark = pytest.mark.browser
 
 WAITS = f"""
-import pathlib, sys, time
+import pathlib, sys
 
 if "poskernel_core.engine.worker" in sys.orig_argv:
     gate = pathlib.Path(__file__).with_name("closed")
 
-    def seen(done, total, cancelled):
-        while done > 8 and total > 100 and gate.exists() and not cancelled():
-            time.sleep(0.02)
+    def holds(done, total):
+        return done > 8 and total > 100 and gate.exists()
 {indent(AT_REPORTS, "    ")}"""
 """What takes long is under way for as long as the gate is closed; windows 4 and 8 are shown."""
 

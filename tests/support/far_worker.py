@@ -16,6 +16,7 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 """
 AT_REPORTS = """
+import time
 from poskernel_core.engine import process
 
 usual = process.reporter
@@ -25,13 +26,15 @@ def reporter(tell, cancelled):
 
     def reports(done, total, note):
         report(done, total, note)
-        seen(done, total, cancelled)
+        while holds(done, total):
+            time.sleep(0.02)
+            report(done, total, note)
 
     return reports
 
 process.reporter = reporter
 """
-"""Lets `seen` look at each report of the worker, after the engine was told of it."""
+"""At a report the worker stands still for as long as `holds` says so, or until it is cancelled."""
 BEGINS = """
 import runpy
 runpy.run_module("poskernel_core.engine.worker", run_name="__main__")
