@@ -16,6 +16,8 @@ from poskernel_core.common.errors import BadRequest, NoNetwork, UnsupportedModel
 from poskernel_core.models.catalog import Located, read_config
 from poskernel_core.models.gguf import read_header
 from poskernel_core.models.hub import fetch_optional, file_here
+from poskernel_core.models.tokenizer_files import special_tokens
+from poskernel_core.models.tokenizers import tokenizer_file_of, unreadable
 
 Turn = tuple[str, str]
 """A role, and what is said."""
@@ -27,8 +29,6 @@ DATE = "2024-07-26"
 """The day on which conversations are written, unless another is given: Llama 3's own default."""
 DATED = ("strftime_now", "date_string")
 """What a template that writes a date has it from."""
-SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
-"""The settings of a tokenizer that templates name."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,7 @@ def _rendered(located: Located, template: str, turns: Sequence[Turn], day: datet
     # Not render_jinja_template: it turns whatever is callable into a text.
     from transformers.utils.chat_template_utils import _compile_jinja_template
 
-    settings = _settings(located, fetch=True)
-    special = {name: settings[name] for name in SPECIAL if settings.get(name)}
-    tokens = {
-        name: token["content"] if isinstance(token, dict) else token
-        for name, token in special.items()
-    }
+    tokens = _special_tokens(located)
     messages: Any = [{"role": role, "content": content} for role, content in turns]
     try:
         text = _compile_jinja_template(template).render(
@@ -139,6 +134,14 @@ def _rendered(located: Located, template: str, turns: Sequence[Turn], day: datet
             f"{' '.join(str(error).split())[:150]}."
         ) from error
     return str(text)
+
+
+def _special_tokens(located: Located) -> dict[str, str]:
+    file = tokenizer_file_of(located) or _file(located, SETTINGS, fetch=True)
+    try:
+        return {} if file is None else special_tokens(file.parent)
+    except ValueError as error:
+        raise unreadable(located.spec.name, error) from error
 
 
 def _settings(located: Located, fetch: bool) -> dict[str, Any]:

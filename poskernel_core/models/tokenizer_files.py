@@ -197,12 +197,24 @@ def _described(backend: Tokenizer, settings: dict[str, Any]) -> list[Any]:
 
 def _special(settings: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     """Return the named tokens in transformers' order, and the extra ones."""
+    extra = settings.get(EXTRA) or []
+    return [*_by_name(settings).values()], [] if isinstance(extra, dict) else list(extra)
+
+
+def _by_name(settings: dict[str, Any]) -> dict[str, Any]:
     named = {name: settings.get(name) for name in NAMED}
     named |= {n: value for n, value in settings.items() if n.endswith("_token") and n not in NAMED}
-    extra = settings.get(EXTRA) or []
-    if isinstance(extra, dict):
-        named, extra = named | extra, []
-    return [token for token in named.values() if isinstance(token, str | dict)], list(extra)
+    named |= extra if isinstance(extra := settings.get(EXTRA), dict) else {}
+    return {name: token for name, token in named.items() if isinstance(token, str | dict)}
+
+
+def special_tokens(directory: Path) -> dict[str, str]:
+    """Return the texts of the special tokens that have a name, as transformers gives templates.
+
+    Raises:
+        ValueError: as for :func:`read_settings`.
+    """
+    return {name: _content(token) for name, token in _by_name(read_settings(directory)).items()}
 
 
 def _content(token: Any) -> Any:

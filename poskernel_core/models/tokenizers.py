@@ -305,7 +305,7 @@ def _usual_word(model: ModelSpec) -> str:
     located = find_again(model)
     if (kept := attached(model.name)) is not None:
         return kept.word
-    if located.away or not (file := _tokenizer_file(located, convert=False)):
+    if located.away or not (file := tokenizer_file_of(located, convert=False)):
         raise UnsupportedModel(NONE_THERE)  # not kept: it may come
     return _read(located, file).usual_word()
 
@@ -317,7 +317,7 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
     """
     if located.away and attached(located.spec.name) is None:
         return None
-    file = _tokenizer_file(located)
+    file = tokenizer_file_of(located)
     return _converted(located) if file is None else _read(located, file)
 
 
@@ -345,15 +345,20 @@ def _read(located: Located, file: Path) -> Tokenizer:
         if located.gguf is None and attached(name) is None:  # whose tokenizer.json holds it all
             complete(backend, settings)
     except (TypeError, ValueError, AttributeError, OSError) as error:
-        raise UnsupportedModel(
-            f"The tokens that files tell beside the tokenizer.json of {name!r} cannot be read "
-            f"({str(error)[:150]}): write them with the tokenizer's save_pretrained."
-        ) from error
+        raise unreadable(name, error) from error
     if located.gguf is not None and located.spec.tokenizer:
         without_space(backend)
     backend.no_truncation()
     backend.no_padding()
     return Tokenizer(name, backend, _start_token(located, settings, backend))
+
+
+def unreadable(name: str, error: Exception) -> UnsupportedModel:
+    """Return the error for tokens that cannot be read from the files beside ``tokenizer.json``."""
+    return UnsupportedModel(
+        f"The tokens that files tell beside the tokenizer.json of {name!r} cannot be read "
+        f"({str(error)[:150]}): write them with the tokenizer's save_pretrained."
+    )
 
 
 def check_tokenizer(located: Located, needed: bool) -> None:
@@ -369,7 +374,7 @@ def check_tokenizer(located: Located, needed: bool) -> None:
         raise BadRequest(NONE_THERE)
 
 
-def _tokenizer_file(located: Located, *, convert: bool = True) -> Path | None:
+def tokenizer_file_of(located: Located, *, convert: bool = True) -> Path | None:
     """Return a model's ``tokenizer.json``, or None; ``convert`` may import transformers."""
     if located.gguf is not None and located.directory is not None and convert:
         return tokenizer_file(located.spec.name, located.gguf, located.directory)

@@ -6,13 +6,17 @@ import time
 from datetime import datetime
 
 import pytest
+from transformers import AutoTokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from poskernel_core.common.errors import BadRequest, UnsupportedModel
 from poskernel_core.models.catalog import locate
 from poskernel_core.models.chat import chat_template, render
 from poskernel_core.models.curated import BUNDLED_MODELS
+from poskernel_core.models.tokenizers import load_tokenizer
 from tests.support import ROOT
+from tests.support.builders.gguf import build as build_gguf
+from tests.support.builders.gguf import write_gguf
 
 PLAIN = (
     "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}{{ eos_token }}\n{% endfor %}"
@@ -49,6 +53,54 @@ def test_what_is_said_is_told_from_the_template(made, file):
     )
     parts = [(role, rendered.text[first:last]) for first, last, role in rendered.said]
     assert [*TURNS] == parts
+
+
+EVERY = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ sep_token }}{{ image_token }}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "beside"),
+    [
+        ({"bos_token": "<a>", "eos_token": "<b>"}, None),
+        ({}, {"bos_token": "<a>", "eos_token": {"content": "<b>", "lstrip": True}}),
+        ({"bos_token": "<z>", "eos_token": "<b>"}, {"bos_token": "<a>"}),
+        ({"bos_token": "<z>", "added_tokens_decoder": {}}, {"bos_token": "<a>"}),
+        ({"bos_token": "<a>", "sep_token": "<s>"}, None),
+        ({"bos_token": "<a>", "image_token": "<i>"}, {"sep_token": "<s>"}),
+        ({"bos_token": "<a>", "extra_special_tokens": {"image_token": "<i>"}}, None),
+        ({"bos_token": None, "extra_special_tokens": ["<i>"]}, None),
+    ],
+)
+def test_special_tokens_as_transformers_gives_them_to_templates(made, settings, beside):
+    """Whatever file tells them, and whatever they are called."""
+    located = made(EVERY, file=True)
+    folder = located.directory
+    told = {"tokenizer_class": "TokenizersBackend", **settings}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    if beside is not None:
+        (folder / "special_tokens_map.json").write_text(json.dumps(beside))
+    messages = [{"role": "user", "content": "words"}]
+    theirs = AutoTokenizer.from_pretrained(folder).apply_chat_template(messages, tokenize=False)
+
+    assert theirs == render(locate(str(folder)), [("user", "words")]).text
+
+
+def test_special_tokens_of_a_gguf_file_from_the_first_time_on(tmp_path):
+    """Its tokenizer is made of it when it is first needed."""
+    values = {"tokenizer.chat_template": EVERY}
+    file = write_gguf(build_gguf(tmp_path / "m", "llama"), tmp_path / "x.gguf", values=values)
+    located = locate(str(file))
+    text = render(located, [("user", "words")]).text
+    end = load_tokenizer(located).start_token
+
+    assert f"{end}words{end}" == text
+
+
+def test_special_tokens_that_cannot_be_read(made):
+    located = made(PLAIN)
+    (located.directory / "special_tokens_map.json").write_text("[]")
+    with pytest.raises(UnsupportedModel, match=r"special_tokens_map\.json: it holds something"):
+        render(located, TURNS)
 
 
 def test_a_template_that_strips_what_is_said(made):
