@@ -265,8 +265,11 @@ class Tokenizer:
         return [token for token in ids if self.decode_each([token]) == [text]]
 
     def digest(self) -> str:
-        """Return the SHA-256 of what it does: its vocabulary, added tokens, and a text's ids."""
-        content = [sorted(self.backend.get_vocab().items()), self.start_token, self.encode(PROBE)]
+        """Return the SHA-256 of what it does: its rules, its tokens, and a text's ids."""
+        told = json.loads(self.backend.to_str())
+        content = [told[part] for part in ("model", "normalizer", "pre_tokenizer")]
+        content += [sorted(self.backend.get_vocab().items()), self.start_token, self.encode(PROBE)]
+        content += ["special tokens are split"] * self.backend.encode_special_tokens
         usual = {repr(AddedToken(token.content, special=True)) for token in self._added}
         odd = sorted({*map(repr, self._added)} - usual)  # those that strip spaces, and the like
         return digest([*content, odd] if odd else content)

@@ -281,6 +281,9 @@ class Lab:
         copied = tokenizers.Tokenizer.from_str(backend.to_str())
         copied.no_truncation()
         copied.no_padding()
+        copied.encode_special_tokens = (
+            getattr(given, "split_special_tokens", False) or backend.encode_special_tokens
+        )
         if dropout := settle(copied):
             self._notes.append(f"its tokenizer's dropout of {dropout:g} is off, as at inference")
         start = getattr(given, "bos_token", None) or getattr(given, "eos_token", None)

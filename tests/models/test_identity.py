@@ -11,9 +11,14 @@ import torch
 from huggingface_hub import constants
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from tokenizers import AddedToken
+from tokenizers import AddedToken, normalizers
 from tokenizers import Tokenizer as Backend
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.tokenization_auto import (
     TOKENIZER_MAPPING_NAMES,
@@ -25,11 +30,12 @@ from poskernel_core.common.errors import NoNetwork, PosKernelError
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.forward import loading
 from poskernel_core.models import catalog, hub, tokenizer_files
-from poskernel_core.models.tokenizers import load_tokenizer
+from poskernel_core.models.tokenizers import PROBE, load_tokenizer
 from tests.data import test_pieces as made
 from tests.support import builders
 from tests.support.builders.gguf import build as build_gguf
 from tests.support.builders.gguf import write_gguf
+from tests.support.builders.made import START_TOKEN
 
 NORM = "model.norm.weight"
 NAMED = {
@@ -213,6 +219,32 @@ def test_dice_of_an_attached_tokenizer_are_off(path):
     assert 1 == len({tuple(labs[0].tokenizer.encode(text)) for _ in range(9)})
     assert any("dropout of 0.3 is off" in note for note in labs[0].notes)
     assert backend.model.dropout  # the caller's own
+
+
+def test_rules_of_an_attached_tokenizer_are_part_of_the_identity(path):
+    """Its merges and its normalizer, also where the text that is tried does not show them."""
+    model, told = AutoModelForCausalLM.from_pretrained(path), (path / "tokenizer.json").read_text()
+    fewer = json.loads(told)
+    word = "".join(fewer["model"]["merges"].pop()).replace("\u0120", " ")
+    backends = [Backend.from_str(each) for each in (told, json.dumps(fewer), told)]
+    backends[-1].normalizer = normalizers.Replace(word, "a")
+    labs = [
+        pk.attach(model, PreTrainedTokenizerFast(tokenizer_object=backend, bos_token=START_TOKEN))
+        for backend in backends
+    ]
+    assert 1 == len({tuple(lab.tokenizer.encode(PROBE)) for lab in labs})
+    assert 3 == len({tuple(lab.tokenizer.encode(word)) for lab in labs})
+    assert 3 == len({lab.model.fingerprint for lab in labs})
+
+
+def test_an_attached_tokenizer_that_splits_special_tokens(path):
+    model = AutoModelForCausalLM.from_pretrained(path)
+    told = [AutoTokenizer.from_pretrained(path, split_special_tokens=on) for on in (False, True)]
+    labs = [pk.attach(model, tokenizer) for tokenizer in told]
+    text = f"sea{START_TOKEN}shells"
+    for lab, tokenizer in zip(labs, told, strict=True):
+        assert tokenizer(text)["input_ids"] == lab.tokenizer.encode(text)
+    assert labs[0].model.fingerprint != labs[1].model.fingerprint
 
 
 def token(content, **more):
