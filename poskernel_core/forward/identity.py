@@ -1,12 +1,11 @@
-"""The identity of a model in memory: one hash of its tensors, its configuration and its hooks.
+"""The identity of a model in memory: one hash of its tensors, configuration, modules and hooks.
 
-Two objects with the same identity compute the same. Buffers that are not saved, such as the angles
-of rotary modules, change while a model runs and are left out; adapters, and hooks of the caller,
-enter by name.
+Two objects with the same identity compute the same. A module enters with its class and what is set
+on it, and a hook of the caller with what it does. Buffers that are not saved, such as the angles of
+rotary modules, enter where they do not follow from the configuration.
 """
 
-import functools
-import hashlib
+import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -15,23 +14,33 @@ from typing import Any
 import torch
 from accelerate.utils import align_module_device
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel
 
 from poskernel_core.common.specs import digest
 from poskernel_core.forward.configuration import build
-
-PIECE = 2**22
-"""Numbers of a tensor that are copied to the processor at a time."""
+from poskernel_core.forward.loaded import untouched
+from poskernel_core.forward.proof import tokens_of
+from poskernel_core.forward.written import FUNCTIONS, digest_of, name_of, told, told_class, value_of
+from poskernel_core.models.positions import angles_by_length
 
 CANNOT_MATTER = re.compile(
     r"^(_name_or_path|_commit_hash|transformers_(version|weights)|architectures|auto_map|use_cache|dtype"
-    r"|torch_dtype|return_dict|output_\w+|\w+_token_id|id2label|label2id|num_labels)$"
+    r"|torch_dtype|return_dict|output_(attentions|hidden_states|router_logits)|\w+_token_id|id2label"
+    r"|label2id|num_labels)$"
     r"|(attn|experts)_implementation"
 )
 """Fields of a configuration that change no number: paths, versions, kernels, names of tokens."""
 
 LIBRARIES = ("transformers.", "accelerate.", "peft.")
 """Packages whose hooks only move or collect tensors."""
+
+PASSING = ("training", "gradient_checkpointing", "name_or_path", "max_seq_len_cached")
+"""What is set on modules and changes no number."""
+
+CLOSE = 1e-5
+"""Largest difference of angles that two devices compute."""
+
+SEEN = 128
+"""Tokens on which hooks are seen at work."""
 
 
 def identity(module: nn.Module, config: Any, dtype: torch.dtype | None = None) -> str:
@@ -40,9 +49,10 @@ def identity(module: nn.Module, config: Any, dtype: torch.dtype | None = None) -
     With ``dtype``, it is that of the same model with its weights in this precision.
     """
     settings = json.loads(config.to_json_string(use_diff=False))
-    parts = [[name, *_digest(tensor, dtype)] for name, tensor in _tensors(module)]
+    parts = [[name, *digest_of(tensor, dtype)] for name, tensor in _tensors(module)]
     canonical = build("model", settings).to_json_string(use_diff=False)
-    return digest([sorted(parts), _that_matter(json.loads(canonical)), sorted(_marks(module))])
+    marks = sorted(_marks(module, settings))
+    return digest([sorted(parts), _that_matter(json.loads(canonical)), marks])
 
 
 def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
@@ -59,14 +69,6 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{path}.{name}", getattr(part, name)
 
 
-def _digest(tensor: Tensor, dtype: torch.dtype | None) -> tuple[str, list[int], str]:
-    kind = dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
-    total = hashlib.sha256()
-    for piece in tensor.detach().reshape(-1).split(PIECE):
-        total.update(piece.to(kind).cpu().contiguous().view(torch.uint8).numpy())
-    return str(kind), list(tensor.shape), total.hexdigest()
-
-
 def _that_matter(value: Any) -> Any:
     if isinstance(value, dict):
         kept = {key: item for key, item in value.items() if not CANNOT_MATTER.search(key)}
@@ -74,44 +76,64 @@ def _that_matter(value: Any) -> Any:
     return [_that_matter(item) for item in value] if isinstance(value, list) else value
 
 
-def _marks(module: nn.Module) -> Iterator[str]:
-    """Yield what else changes the numbers of a model: adapters, hooks, angles in 16 bits.
-
-    A copied layer has a configuration of its own, and computes as in its first place (without
-    rotation, say): where there is one, the settings of all parts count.
-    """
-    yield from own_hooks(module)
-    owners: list[Any] = [
-        p for p in module.modules() if isinstance(vars(p).get("config"), PreTrainedConfig)
-    ]
-    of_models = {id(part.config) for part in owners if isinstance(part, PreTrainedModel)}
-    copied = any(id(part.config) not in of_models for part in owners)
+def _marks(module: nn.Module, settings: dict[str, Any]) -> Iterator[str]:
+    """Yield what else changes the numbers of a model: modules, adapters, hooks, unusual angles."""
     for path, part in module.named_modules():
-        if copied:
-            own = {k: v for k, v in vars(part).items() if isinstance(v, int | float | str)}
-            yield f"{path}: {sorted(own.items() - {('training', part.training)})}"
+        yield f"{path}: {told_class(type(part))} {sorted(_set_on(part))}"
         if type(part).__module__.startswith("peft.") and hasattr(part, "active_adapters"):
             named = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
             yield f"{path}: {[str(getattr(part, name, None)) for name in named]}"
         for name in sorted(part._non_persistent_buffers_set):
             buffer = part._buffers.get(name)
-            if buffer is not None and buffer.dtype in (torch.float16, torch.bfloat16):
+            if buffer is None or not buffer.is_floating_point():
+                continue
+            if buffer.dtype.itemsize == 2:
                 yield f"{path}.{name} in 16 bits"
+            if not angles_by_length(settings) and not _follows(part, name, buffer):
+                yield f"{path}.{name}: {digest_of(buffer)}"
+    hooks = [*_hooks(module)]
+    yield from (f"{told(hook)} on {path}" for hook, path in hooks)
+    if hooks:
+        yield f"logits: {_logits(module)}"
+
+
+def _set_on(part: nn.Module) -> Iterator[str]:
+    """Yield what is set on a module itself: numbers, words, tensors, and methods of the caller."""
+    for name, value in vars(part).items():
+        if isinstance(value, FUNCTIONS) and hasattr(type(part), name):
+            if name != "forward" and not name_of(value).startswith(LIBRARIES):
+                yield f"{name}={told(value)}"
+        elif not (name.startswith("_") or name in PASSING) and (text := value_of(value)):
+            yield f"{name}={text}"
+
+
+def _follows(part: Any, name: str, buffer: Tensor) -> bool:
+    """Return whether the angles of a rotary module are those of its configuration."""
+    with contextlib.suppress(Exception):  # made of something else
+        fresh = type(part)(part.config)._buffers[name]
+        return torch.allclose(buffer.cpu().float(), fresh.cpu().float(), rtol=CLOSE, atol=0)
+    return False
+
+
+def _logits(module: Any) -> Any:
+    """Return the digest of what a model with hooks computes of some tokens; None if it fails."""
+    embedded = module.get_input_embeddings().num_embeddings
+    longest = getattr(module.config, "max_position_embeddings", None) or SEEN
+    tokens = tokens_of(embedded, min(SEEN, longest)).to(module.device)
+    with contextlib.suppress(Exception), untouched(module):  # it is refused where it is proved
+        return digest_of(module(input_ids=tokens, use_cache=False).logits)
+    return None
 
 
 def own_hooks(module: nn.Module) -> list[str]:
     """Return the names of the hooks, and of the replaced methods, that the caller has put on."""
-    names = []
+    return [f"{name_of(hook)} on {path or 'the model'}" for hook, path in _hooks(module)]
+
+
+def _hooks(module: nn.Module) -> Iterator[tuple[Any, str]]:
     for path, part in module.named_modules():
         own = vars(part)
         hooks = [*own["_forward_hooks"].values(), *own["_forward_pre_hooks"].values()]
         if "forward" in own and "_hf_hook" not in own:
             hooks.append(own["forward"])
-        for hook in hooks:
-            while isinstance(hook, functools.partial):
-                hook = hook.func
-            plain = hook if hasattr(hook, "__qualname__") else type(hook)
-            name = f"{plain.__module__}.{plain.__qualname__}"
-            if not name.startswith(LIBRARIES):
-                names.append(f"{name} on {path or 'the model'}")
-    return names
+        yield from ((hook, path) for hook in hooks if not name_of(hook).startswith(LIBRARIES))
