@@ -33,6 +33,9 @@ SAME = ("config", "geometry")
 in_hand: set[str] = set(os.environ.get(LAB, "").split()[1:])
 """The fingerprints of the models that this process can run."""
 
+tokenizers_in_hand: dict[str, Any] = {}
+"""Their tokenizers, by fingerprint: the files of a name are those of whoever attached it last."""
+
 
 def attached(name: str) -> Attached | None:
     """Return what is known of an attached model, or of a logged training run, by its name."""

@@ -22,7 +22,7 @@ from poskernel_core.common.errors import (
 )
 from poskernel_core.common.rounding import counted
 from poskernel_core.common.specs import DEFAULT_TOKEN, ModelSpec, digest
-from poskernel_core.models.attached import attached
+from poskernel_core.models.attached import attached, tokenizers_in_hand
 from poskernel_core.models.catalog import Located, find_again
 from poskernel_core.models.gguf import check_same, read_header, writing
 from poskernel_core.models.pieces import Pieces, normalizer_steps
@@ -318,6 +318,9 @@ def load_tokenizer(located: Located) -> Tokenizer | None:
 
     One of another format than ``tokenizer.json`` is converted, which imports transformers.
     """
+    if (fingerprint := located.spec.fingerprint) in tokenizers_in_hand:
+        in_hand: Tokenizer | None = tokenizers_in_hand[fingerprint]
+        return in_hand
     if located.away and attached(located.spec.name) is None:
         return None
     file = tokenizer_file_of(located)

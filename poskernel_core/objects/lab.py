@@ -41,6 +41,7 @@ from poskernel_core.models.attached import (
     in_hand,
     model_of,
     note_identity,
+    tokenizers_in_hand,
 )
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.configuration import read_geometry
@@ -176,12 +177,14 @@ class Lab:
             self._now = self._look()
             try:
                 in_hand.add(self.model.fingerprint)
+                tokenizers_in_hand[self.model.fingerprint] = self.tokenizer
                 yield api.Opened(self.model, self.engine, self._show_first)
             finally:
                 try:
                     self.engine.close()
                 finally:
                     in_hand.discard(self.model.fingerprint)
+                    tokenizers_in_hand.pop(self.model.fingerprint, None)
                     self._forget()
 
     def _forget(self) -> None:

@@ -237,6 +237,28 @@ def test_rules_of_an_attached_tokenizer_are_part_of_the_identity(path):
     assert 3 == len({lab.model.fingerprint for lab in labs})
 
 
+@pytest.mark.usefixtures("near_worker")
+def test_objects_of_one_name_keep_their_tokenizers(path, tmp_path, monkeypatch):
+    """Whoever was attached last: the description of the name holds the files of one of them."""
+    monkeypatch.setenv("POSKERNEL_CACHE", str(tmp_path / "cache"))
+    model, told = AutoModelForCausalLM.from_pretrained(path), (path / "tokenizer.json").read_text()
+    fewer = json.loads(told)
+    text = "".join(fewer["model"]["merges"].pop()).replace("\u0120", " ") * 5
+    backends = [Backend.from_str(each) for each in (told, json.dumps(fewer))]
+    given = [PreTrainedTokenizerFast(tokenizer_object=b, bos_token=START_TOKEN) for b in backends]
+    labs = [pk.attach(model, each, "shared") for each in given]
+    model.name_or_path = ""
+    labs.append(pk.attach(model, None, "shared"))
+    counts = [len(backend.encode(text).ids) for backend in backends]
+
+    assert counts[0] < counts[1]
+    for lab, count in zip(labs, counts, strict=False):
+        shown = lab.show("own-text", params={"text": text})
+        assert 1 + count == len(shown.texts["tokens"])
+    with pytest.raises(PosKernelError, match="no tokenizer"):
+        labs[-1].show("own-text", params={"text": text})
+
+
 def test_an_attached_tokenizer_that_splits_special_tokens(path):
     model = AutoModelForCausalLM.from_pretrained(path)
     told = [AutoTokenizer.from_pretrained(path, split_special_tokens=on) for on in (False, True)]
