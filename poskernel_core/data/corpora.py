@@ -83,6 +83,12 @@ def resolve(spec: CorpusSpec) -> CorpusSpec:
     )
 
 
+def check_unchanged(spec: CorpusSpec) -> None:
+    """Check, once a corpus has been read, that it is still what was asked for."""
+    if spec.fingerprint not in ("", resolve(spec).fingerprint):
+        raise BadRequest(f"Corpus {spec.name!r} changed meanwhile: ask again.")
+
+
 @lru_cache(maxsize=32)
 def _file_sha(path: str, _size: int, _time: int) -> str:
     """Check the beginning of a file and return its SHA-256; cached by path, size and mtime.

@@ -19,6 +19,7 @@ from typing import Any
 
 from poskernel_core.common.errors import (
     BadArchive,
+    BadRequest,
     ComputeDisabled,
     NoNetwork,
     PosKernelError,
@@ -262,6 +263,16 @@ def local_directory(name: str) -> Path | None:
 def find_again(spec: ModelSpec) -> Located:
     """Locate a model again at the commit or checkpoint of an earlier :func:`locate`."""
     return locate(spec.name, spec.revision if is_local(spec.name) else spec.fingerprint)
+
+
+def check_same(located: Located) -> None:
+    """Check, once the files of a model have been read, that they are still those located.
+
+    Raises:
+        BadRequest: they were changed.
+    """
+    if find_again(located.spec).spec.fingerprint != located.spec.fingerprint:
+        raise BadRequest(f"The files of {located.spec.name!r} changed meanwhile: ask again.")
 
 
 def locate(model: AnyModel, revision: str | None = None) -> Located:

@@ -22,7 +22,6 @@ from poskernel_core.common.settings import settings
 from poskernel_core.common.shards import WHOLE, Block, Shard
 from poskernel_core.common.specs import DEFAULT_TEXTS, Execution, Gather, RunSpec
 from poskernel_core.common.views import Gathered
-from poskernel_core.data import corpora
 from poskernel_core.forward import loading
 from poskernel_core.forward.memory import free_memory
 from poskernel_core.models.geometry import bytes_gathered, bytes_kept, bytes_saved
@@ -154,8 +153,6 @@ def _prepare(
     tokenizer = None if ready and not wants_texts(run) else shared.tokenizer(located)
     report(0, 0, "Cutting the text into windows")
     windows, sizes = shared.prepare(run, execution, located, tokenizer)
-    if corpora.resolve(run.corpus).fingerprint != run.corpus.fingerprint:
-        raise BadRequest(f"Corpus {run.corpus.name!r} changed meanwhile: ask again.")
     model = shared.models.take(located, execution.device, run.dtype)
     sizes = replace(sizes, geometry=model.geometry)
     known: dict[str, Any] = {"dtype_error": 0.0, "tokens": None}

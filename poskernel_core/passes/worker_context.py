@@ -14,8 +14,9 @@ from poskernel_core.common import arithmetic
 from poskernel_core.common.axes import Tokens
 from poskernel_core.common.groups import Dealt
 from poskernel_core.common.specs import Execution, ModelSpec, RunSpec, digest
+from poskernel_core.data.corpora import check_unchanged
 from poskernel_core.forward.loading import LoadedModel, has_room, load, pick_device
-from poskernel_core.models.catalog import Located
+from poskernel_core.models.catalog import Located, check_same
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.passes.prepare import prepare, sizes_of
 from poskernel_core.statistics import Sizes
@@ -96,7 +97,9 @@ class WorkerContext:
         """Return a model's tokenizer (cached); None if a local model has none."""
         print_ = located.spec.fingerprint
         if print_ not in self._tokenizers:
-            self._tokenizers[print_] = load_tokenizer(located)
+            tokenizer = load_tokenizer(located)
+            check_same(located)
+            self._tokenizers[print_] = tokenizer
         return self._tokenizers[print_]
 
     def prepare(
@@ -110,6 +113,7 @@ class WorkerContext:
             windows = kept[0].copy()
             return windows, sizes_of(run, located.geometry, windows, kept[1], tokenizer)
         windows, sizes = prepare(run, execution, located, tokenizer)
+        check_unchanged(run.corpus)  # before anybody else gets these windows
         if windows.nbytes <= BYTES_OF_WINDOWS:
             self._windows[key] = np.array(windows), sizes.dealt
         return windows, sizes

@@ -1,17 +1,24 @@
 """What a result says of where it comes from, and what determines it is in its key."""
 
+import json
 import shutil
+from contextlib import closing
 
 import numpy as np
 import pytest
 
+from poskernel_core import api
 from poskernel_core.analyses.contextual_heads.spec import BEHAVIOURS
 from poskernel_core.common.errors import BadRequest, UnknownModel
 from poskernel_core.common.header import PassHeader
 from poskernel_core.common.specs import CorpusSpec, Execution, ModelSpec, RunSpec
 from poskernel_core.engine.engine import describe_run
+from poskernel_core.engine.execute import perform
+from poskernel_core.engine.plan import make_plan
 from poskernel_core.engine.provenance import from_entry, provenance, to_entry
+from poskernel_core.forward import loading
 from poskernel_core.models import catalog
+from poskernel_core.passes import worker_context
 from poskernel_core.passes.runner import gather_run
 from poskernel_core.passes.streaming import default_batch
 from poskernel_core.passes.worker_context import WorkerContext
@@ -116,6 +123,71 @@ def test_files_that_change_meanwhile(copied, tmp_path, what):
         gather_run(WorkerContext(store), run, Execution(device="cpu"), {}, lambda *_: None)
     assert [] == list(store.keys())
     store.close()
+
+
+def test_windows_of_a_text_that_changed_are_not_those_of_the_text(copied, tmp_path):
+    """Nor when the text is there again."""
+    text, first = tmp_path / "text.txt", "She sells sea shells by the sea shore. " * 30
+    text.write_text(first)
+    run = describe_run(copied, corpus=text, context=11, windows=3)
+    text.write_text("The king said unto the people. " * 30)
+    with closing(Store(tmp_path / "store")) as store:
+        shared = WorkerContext(store)
+        told = run, Execution(device="cpu"), catalog.locate(copied)
+        tokenizer = shared.tokenizer(told[2])
+        with pytest.raises(BadRequest, match="changed meanwhile"):
+            shared.prepare(*told, tokenizer)
+        text.write_text(first)
+        windows, _ = shared.prepare(*told, tokenizer)
+    assert (
+        api.token_windows(copied, corpus=text, context=11, windows=3).tolist() == windows.tolist()
+    )
+
+
+@pytest.mark.parametrize("what", ["text", "conversations"])
+def test_an_experiment_on_a_text_that_changed(copied, tmp_path, what):
+    """Whatever reads the text, windows or turns."""
+    file = tmp_path / ("text.txt" if what == "text" else "turns.json")
+    first = [{"role": "user", "content": "She sells sea shells by the sea shore."}]
+    file.write_text(json.dumps(first * 9))
+    (copied / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    question = "ablate-heads" if what == "text" else "conversations"
+    params = {"heads": "L0H1"} if what == "text" else {}
+    request, _ = api.build_request(
+        question, copied, corpus=file, context=11, windows=3, params=params
+    )
+    plan = make_plan(request)
+    file.write_text(json.dumps(first * 10))
+    with closing(Store(tmp_path / "store")) as store:
+        plan = plan.looked_up(store)
+        assert not plan.missing
+        with pytest.raises(BadRequest, match="changed meanwhile"):
+            perform(WorkerContext(store), plan, Execution(device="cpu"), lambda *_: None)
+        assert not store.has(plan.key)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer_config.json"])
+def test_files_that_change_while_they_are_read(copied, tmp_path, monkeypatch, name):
+    """As a training run replaces its last checkpoint."""
+    located, file = catalog.locate(copied), copied / name
+    data = {"model.safetensors": file.read_bytes()[:-1] + b"\0"}.get(name, b"{}")
+    of_weights = name == "model.safetensors"
+    module = loading if of_weights else worker_context
+    function = "_load_hub_format" if of_weights else "load_tokenizer"
+    read = getattr(module, function)
+
+    def replaced(*given):
+        assert data != file.read_bytes()
+        file.write_bytes(data)
+        return read(*given)
+
+    monkeypatch.setattr(module, function, replaced)
+    with closing(Store(tmp_path / "store")) as store:
+        reads = loading.load if of_weights else WorkerContext(store).tokenizer
+        with pytest.raises(BadRequest, match="changed meanwhile: ask again"):
+            reads(located)
 
 
 def test_revisions_that_are_paths():

@@ -14,6 +14,7 @@ from poskernel_core.common.files import parse_json
 from poskernel_core.common.result import TOKENS, Result
 from poskernel_core.common.rounding import counted
 from poskernel_core.data.conversations import conversations, read_turns
+from poskernel_core.data.corpora import check_unchanged
 from poskernel_core.forward.attention import AttentionCall, PatternBlock
 from poskernel_core.forward.observers import Batch, Observer
 from poskernel_core.models.chat import Rendered, render
@@ -63,6 +64,7 @@ def attention_by_class(subject: ExperimentContext, params: ConversationParams) -
         if params.text is not None
         else conversations(run.corpus, run.seed, params.conversations)
     )
+    check_unchanged(run.corpus)
     sums = [Groups(), Groups(), Groups()]
     tokens: list[int] = []
     classes: list[int] = []
