@@ -176,7 +176,7 @@ def _in_file(path: Path) -> Sequence[tuple[Turn, ...]]:
     with reading(path):
         text = path.read_text(encoding=encoding(path))
         if path.suffix.lower() == ".jsonl":
-            lines = ((number, line) for number, line in enumerate(text.splitlines(), 1))
+            lines = ((number, line) for number, line in enumerate(text.split("\n"), 1))
             return [_in_line(number, line) for number, line in lines if line.strip()]
         document = parse_json(text)
         several = (

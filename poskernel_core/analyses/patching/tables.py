@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def _rows_of(given: Any) -> list[Any]:
         if text.lstrip().startswith("["):
             return [*parse_json(text)]
         if text.lstrip().startswith("{"):
-            return [parse_json(line) for line in text.splitlines() if line.strip()]
+            return [parse_json(line) for line in re.split("[\r\n]", text) if line.strip()]
         header = text.partition("\n")[0]
         delimiter = max(DELIMITERS, key=header.count)
         read = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)

@@ -231,6 +231,16 @@ def test_files_of_messages(form, talking, tmp_path, engine, near_workers):
         pk.show("etc", talking["gpt2"], corpus=str(file), engine=engine, windows=3)
 
 
+def test_a_line_of_a_file_ends_as_json_lines_do(tmp_path):
+    """Unicode has other ends of lines, which may stand in a text."""
+    file = tmp_path / "chat.jsonl"
+    said = "one\u2028two\x85three"
+    line = json.dumps([{"role": "user", "content": said}], ensure_ascii=False)
+    file.write_bytes(f"\r\n{line}\r\n{line}\n".encode())
+    found = conversations(CorpusSpec(name=str(file)), 0, 9)
+    assert [(("user", said),)] * 2 == found
+
+
 REFUSED = [
     ({"model": "demo-gpt2"}, "'demo-gpt2' has no chat template"),
     ({"corpus": "bible"}, "The corpus 'bible' has no conversations: choose 'sample'"),

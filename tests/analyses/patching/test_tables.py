@@ -32,9 +32,9 @@ from tests.support.refusals import refused
 
 ROWS = [
     {"clean": " a, b", "changed": ' a; "c"', "answer": " b", "other_answer": " c"},
-    {"clean": "d\ne", "changed": "ü", "answer": "f", "other_answer": "g", "template": "t"},
+    {"clean": "d\ne", "changed": "ü\u2028", "answer": "f", "other_answer": "g", "template": "t"},
 ]
-QUOTED = '" a, b"{0}" a; ""c"""{0} b{0} c{0}""\r\n"d\ne"{0}ü{0}f{0}g{0}t\r\n\r\n'
+QUOTED = '" a, b"{0}" a; ""c"""{0} b{0} c{0}""\r\n"d\ne"{0}ü\u2028{0}f{0}g{0}t\r\n\r\n'
 HEADER = "clean{0}changed{0}answer{0}other_answer{0}template\n"
 JSONL = "\n\n".join(map(json.dumps, ROWS))
 FORMS = {
@@ -44,9 +44,10 @@ FORMS = {
     "tabs": HEADER.format("\t") + QUOTED.format("\t"),
     "a mark first": "\ufeff" + HEADER.format(";") + QUOTED.format(";"),
     "other names": "\r\n ID,Clean,Corrupted , answer,Wrong,template\r\n"
-    '1," a, b"," a; ""c""", b, c,\r\n2,"d\ne",ü,f,g,t',
+    '1," a, b"," a; ""c""", b, c,\r\n2,"d\ne",ü\u2028,f,g,t',
     "lines": JSONL + "\n",
     "a mark and lines": "\ufeff" + JSONL,
+    "lines as they are": "\r\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS),
     "a list": json.dumps(ROWS, indent=1),
     "with nothing": [{**row, "template": row.get("template"), "id": 7} for row in ROWS],
 }  # fmt: skip
