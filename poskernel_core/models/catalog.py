@@ -74,6 +74,8 @@ INDEX = "model.safetensors.index.json"
 INDEX_ENDING = ".safetensors.index.json"
 ADAPTER = "adapter_config.json"
 REVISION = re.compile(r"[A-Za-z0-9][\w.\-]{0,63}")
+OWN_NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}")
+"""The form of the names of models that are objects."""
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "*.pth", "*.pt")
 
 
@@ -426,6 +428,12 @@ def _locate_directory(name: str, directory: Path, revision: str | None) -> Locat
     print_, tokenizer = total.hexdigest(), reading(directory)
     spec = _spec(config, name=name, revision=revision, fingerprint=print_, tokenizer=tokenizer)
     return Located(spec, directory, config, geometry)
+
+
+def is_taken(name: str) -> bool:
+    """Return whether a name is that of a model which is no object: bundled, listed, or short."""
+    listed = {entry.name for entry in CURATED}
+    return name in listed or name in BUNDLED_MODELS or official_name(name) != name
 
 
 def official_name(name: str) -> str:

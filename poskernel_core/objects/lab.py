@@ -45,7 +45,6 @@ from poskernel_core.models.attached import (
 )
 from poskernel_core.models.catalog import Located
 from poskernel_core.models.configuration import read_geometry
-from poskernel_core.models.curated import BUNDLED_MODELS, CURATED
 from poskernel_core.models.positions import PositionUse, angles_by_length, keep_use
 from poskernel_core.models.stored import Shown, stored_models
 from poskernel_core.models.tokenizer_files import settle
@@ -54,8 +53,6 @@ from poskernel_core.objects.twin import config_of, twin_of, unwrap
 from poskernel_core.passes.worker_context import ModelCache, WorkerContext
 from poskernel_core.storage.store import Store
 from poskernel_core.storage.view import about
-
-NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,63}")
 
 
 def attach(model: Any, tokenizer: Any = None, name: str | None = None) -> Lab:
@@ -326,13 +323,12 @@ def _named(name: str | None, config: dict[str, Any]) -> str:
         source = str(config.get("_name_or_path") or "").rstrip("/").rpartition("/")[2]
         kind = str(config.get("model_type", "toy"))
         name = ("my-" + (re.sub(r"[^\w.+-]+", "-", source) or kind))[:40]
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not catalog.OWN_NAME.fullmatch(name):
         raise BadRequest(
             "Expected a name of letters, digits, '.', '-', '+' and '_' for the attached model, got "
             f"{brief(name)}."
         )
-    taken = {entry.name for entry in CURATED} | {catalog.official_name(name)} - {name}
-    if name in taken or catalog.official_name(name) != name or name in BUNDLED_MODELS:
+    if catalog.is_taken(name):
         raise BadRequest(f"{name!r} is the name of another model: choose a name of your own.")
     return name
 

@@ -20,7 +20,7 @@ from poskernel_core.common.errors import BadArchive, BadRequest
 from poskernel_core.common.files import ZIP_DAMAGE, is_file, is_folder, parse_json
 from poskernel_core.common.specs import SCHEMA, ModelSpec, model_prefix
 from poskernel_core.models.attached import describe, description, versions_of
-from poskernel_core.models.catalog import Located
+from poskernel_core.models.catalog import OWN_NAME, Located, is_taken
 from poskernel_core.models.positions import keep_use, position_use, read_use
 from poskernel_core.models.stored import MANIFEST, MAX_MANIFEST_BYTES, StoredModel
 from poskernel_core.storage.disk import DATABASE
@@ -130,6 +130,8 @@ class Archive:
                     stored_model = StoredModel.model_validate({**self.attached, "file": source})
                     if stored_model.attached is None or stored_model.geometry is None:
                         raise ValueError("it describes no attached model")
+                    if (name := stored_model.spec.name) != self.model or not _is_own(name):
+                        raise ValueError("it describes another model")
                 self.size = self._check_list(source)
             except ZIP_DAMAGE as error:
                 raise BadArchive(
@@ -195,6 +197,10 @@ class Archive:
                 f"{name!r} lists entries that are larger than itself, or than any entry is."
             )
         return sum(sizes)
+
+
+def _is_own(name: str) -> bool:
+    return OWN_NAME.fullmatch(name) is not None and not is_taken(name)
 
 
 def _is_stored(info: zipfile.ZipInfo) -> bool:

@@ -7,6 +7,8 @@ import os
 import tracemalloc
 import zipfile
 from contextlib import suppress
+from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,10 +16,11 @@ from safetensors.numpy import save
 
 from poskernel_core.cli import main as cli
 from poskernel_core.common.errors import BadArchive, BadRequest
-from poskernel_core.common.specs import SCHEMA, model_prefix
+from poskernel_core.common.specs import SCHEMA, CorpusSpec, ModelSpec, model_prefix
 from poskernel_core.models import catalog
-from poskernel_core.models.stored import MANIFEST
-from poskernel_core.storage.archive import Archive, export_model, import_archive
+from poskernel_core.models.stored import MANIFEST, Shown
+from poskernel_core.storage import archive, view
+from poskernel_core.storage.archive import Archive, export_entries, export_model, import_archive
 from poskernel_core.storage.store import Store
 
 VALUES = {"kernel": np.arange(3 * 11, dtype=np.float32).reshape(3, 11)}
@@ -69,6 +72,31 @@ def test_what_cannot_be_exported(store, target, located, tmp_path):
         with pytest.raises(BadRequest, match=r"Nothing is cached|nowhere"):
             export_model(of, located, tmp_path / file)
         assert not (tmp_path / file).exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [("mine", "mine"), ("mine", "other"), *((n, n) for n in ("demo-gpt2", "gpt2", "a/b", "/a/b"))],
+)
+def test_an_object_has_a_name_of_its_own(store, target, located, tmp_path, name, called):
+    """Else whoever asks for a bundled model, or a directory, would get the results of another."""
+    print_, file = located.spec.fingerprint, tmp_path / "results.zip"
+    first = Shown(
+        context=11, windows=3, corpus=CorpusSpec(), start_token=True, dtype="float32", queries=(),
+        skips=(),
+    )  # fmt: skip
+    versions = {"versions": {"1": {"fingerprint": print_}}, "word": " the"}
+    told = ModelSpec(name=called, revision="1", fingerprint=print_)
+    described = view.about(replace(located, spec=told), first) | {"attached": versions}
+    with patch.object(archive, "description", return_value=described):
+        export_entries(store, [*store.keys()], ModelSpec(name=name, fingerprint=print_), file)
+    if name == called == "mine":
+        assert ("mine", 4) == import_archive(target, file)
+        return
+    with pytest.raises(BadArchive, match="is not a file that 'export' wrote"):
+        import_archive(target, file)
+    assert [] == [*target.keys()]
+    assert "" == catalog.locate("demo-gpt2").away
 
 
 def test_a_damaged_archive(store, target, located, tmp_path):
