@@ -107,6 +107,11 @@ def _names(code: CodeType) -> list[str]:
 
 
 def _code(code: CodeType) -> str:
-    parts = [_code(p) if isinstance(p, CodeType) else repr(p) for p in code.co_consts]
+    parts = [_code(p) if isinstance(p, CodeType) else _constant(p) for p in code.co_consts]
     text = f"{code.co_code.hex()} {parts} {code.co_names} {code.co_varnames}"
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _constant(value: Any) -> str:
+    """Return a constant as text; the words of a set have another order in every process."""
+    return str(sorted(map(_constant, value))) if isinstance(value, frozenset) else repr(value)

@@ -1,6 +1,9 @@
 """The identity of objects that their caller has changed: whatever changes a number changes it."""
 
 import copy
+import os
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -151,6 +154,20 @@ def test_whatever_is_changed_makes_another_model(base):
         change(again)
         assert found[name] == of(again), name
     assert len(found) == len(set(found.values())), found
+
+
+def test_code_is_told_alike_in_every_process():
+    script = (
+        "from poskernel_core.forward.written import told\n"
+        "print(told(lambda name: name in {'query', 'key', 'value', 'output', 'gate', 'up'}))"
+    )
+    said = {
+        subprocess.check_output(
+            [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": s}
+        )
+        for s in "1234"
+    }
+    assert 1 == len(said)
 
 
 @torch.no_grad()
