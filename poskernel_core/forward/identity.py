@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from accelerate.utils import align_module_device
 from torch import Tensor, nn
+from torch.nn.modules import module as everywhere
 
 from poskernel_core.common.specs import digest
 from poskernel_core.forward.configuration import build
@@ -131,9 +132,13 @@ def own_hooks(module: nn.Module) -> list[str]:
 
 
 def _hooks(module: nn.Module) -> Iterator[tuple[Any, str]]:
+    every = [*everywhere._global_forward_hooks.values()]
+    every += everywhere._global_forward_pre_hooks.values()
+    placed = [(hook, "every module") for hook in every]
     for path, part in module.named_modules():
         own = vars(part)
         hooks = [*own["_forward_hooks"].values(), *own["_forward_pre_hooks"].values()]
         if "forward" in own and "_hf_hook" not in own:
             hooks.append(own["forward"])
-        yield from ((hook, path) for hook in hooks if not name_of(hook).startswith(LIBRARIES))
+        placed += ((hook, path) for hook in hooks)
+    yield from ((hook, path) for hook, path in placed if not name_of(hook).startswith(LIBRARIES))

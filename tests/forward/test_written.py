@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaMLP
 
-from poskernel_core.forward.identity import identity
+from poskernel_core.forward.identity import identity, own_hooks
 
 TOKENS = torch.arange(53)[None]
 strength = 1.5
@@ -154,6 +154,18 @@ def test_whatever_is_changed_makes_another_model(base):
         change(again)
         assert found[name] == of(again), name
     assert len(found) == len(set(found.values())), found
+
+
+@torch.no_grad()
+def test_hooks_on_every_module(base):
+    before = of(base)
+    found = set()
+    for factor in (0.5, 3.0):
+        with nn.modules.module.register_module_forward_hook(closing(factor)):
+            found.add(of(base))
+            assert [f"{__name__}.closing.<locals>.<lambda> on every module"] == own_hooks(base)
+    assert 3 == len({before, *found})
+    assert before == of(base)
 
 
 def test_code_is_told_alike_in_every_process():
