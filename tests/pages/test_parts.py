@@ -31,8 +31,9 @@ IDLE = """() => new Promise(done =>
   requestIdleCallback(() => requestAnimationFrame(() => requestIdleCallback(done))))"""
 """All that was due has been done."""
 PLOTLY = """window.drawn = []
+window.sized = []
 window.Plotly = {
-  Icons: {}, Plots: { resize() {} },
+  Icons: {}, Plots: { resize: (place) => sized.push(place.clientWidth) },
   purge: (place) => { place.textContent = ""; delete place.data },
   react: async (place, { data }) => {
     drawn.push(data)
@@ -110,6 +111,23 @@ def test_a_figure_is_replaced_before_it_is_drawn(page: Page, load, held):
     page.evaluate(IDLE)
     expect(page.locator(".figure")).to_have_text("drawn")
     assert ([2] if held == "script" else [1, 2]) == page.evaluate("drawn")
+
+
+def test_a_figure_that_goes_from_the_page_is_not_fitted(page: Page, load):
+    """Its page is left between a change of its width and the next frame: Plotly would refuse."""
+    load(FIGURE)
+    page.evaluate(f"call({figure(1)})")
+    expect(page.locator(".figure")).to_have_text("drawn")
+    page.evaluate("document.body.style.width = '333px'")
+    until(page, "sized.at(-1) === 333")
+    page.evaluate("""() => {
+      const leave = ([{ target }]) => target.clientWidth === 222 && (target.style.display = "none");
+      new ResizeObserver(leave).observe(document.querySelector(".figure"));
+      document.body.style.width = "222px";
+    }""")
+    page.evaluate(IDLE)
+    page.evaluate(IDLE)
+    assert 333 == page.evaluate("sized.at(-1)")
 
 
 @pytest.mark.parametrize("fails", [1, 2])

@@ -25,4 +25,4 @@ def test_quick_choices_beside_other_work(tmp_path):
         for process in burning:
             process.kill()
             process.wait()
-    assert [] == found
+    assert not found, "\n".join(found)

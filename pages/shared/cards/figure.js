@@ -44,7 +44,7 @@ const near = new IntersectionObserver(
 );
 const resized = new ResizeObserver((places) => {
   for (const { target } of places)
-    if (target.clientWidth && target.data) requestAnimationFrame(() => Plotly.Plots.resize(target));
+    requestAnimationFrame(() => target.clientWidth && target.data && Plotly.Plots.resize(target));
 });
 const whenIdle = window.requestIdleCallback ?? ((act) => setTimeout(act, 200));
 
