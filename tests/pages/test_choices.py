@@ -274,6 +274,21 @@ def test_after_back_the_address_is_written_though_it_is_the_same(session):
     assert [0, 0, 1, 1] == [run(T="9"), run(T="9"), run(T="8"), run(T="8")]
 
 
+def test_a_choice_that_is_taken_back_before_its_address_arrives(session):
+    """The browser repeats its former address, and then shows that of the choice in between."""
+
+    def run(value: int) -> int:
+        session.query_params.update(T=["9"])
+        choices.open_choices("page")
+        if value != choices.fit("T", 7, whole):
+            choices.choose("T", value)
+        choices.write_address(alone=False)
+        return session.query_params.written
+
+    assert [0, 1, 2, 2] == [run(9), run(8), run(9), run(9)]
+    assert {"T": ["9"]} == session.query_params
+
+
 def test_back_takes_all_fields_from_the_address():
     app = opened(whole="9", word="b")
     fine(bound(app)["share"].set_value(2.0).run())

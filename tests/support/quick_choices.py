@@ -262,7 +262,7 @@ class Tab:
             for key, value in self.expected.items()
             if key in shown and shown[key] != value
         ]
-        for key in ("head", "query"):
+        for key in ("model", "head", "query"):
             if address.get(key, shown[key]) != shown[key]:
                 wrong.append(f"{key}: {shown[key]!r}, in the address {address[key]!r}")
         if await self.page.get_by_test_id("stException").count():

@@ -189,7 +189,8 @@ def write_address(*, alone: bool) -> list[Told]:
         if chosen(notice.key) == notice.shown  # not changed since
     ]
     wanted, given = address(), _given()
-    if session.restored or wanted != given:
+    written = session.known[-1]  # perhaps after the browser has asked for this run
+    if session.restored or wanted != given or wanted != written:
         session.known = [*session.known, wanted][-MAX_KNOWN:]
         session.restored = False
         kept = {key: wanted[key] for key in given if key in wanted}  # in their order
