@@ -31,7 +31,7 @@ CANNOT_MATTER = re.compile(
 )
 """Fields of a configuration that change no number: paths, versions, kernels, names of tokens."""
 
-LIBRARIES = ("transformers.", "accelerate.", "peft.")
+HARMLESS = ("transformers.", "accelerate.", "peft.")
 """Packages whose hooks only move or collect tensors."""
 
 PASSING = ("training", "gradient_checkpointing", "name_or_path", "max_seq_len_cached")
@@ -102,7 +102,7 @@ def _set_on(part: nn.Module) -> Iterator[str]:
     """Yield what is set on a module itself: numbers, words, tensors, and methods of the caller."""
     for name, value in vars(part).items():
         if isinstance(value, FUNCTIONS) and hasattr(type(part), name):
-            if name != "forward" and not name_of(value).startswith(LIBRARIES):
+            if name != "forward" and not name_of(value).startswith(HARMLESS):
                 yield f"{name}={told(value)}"
         elif not (name.startswith("_") or name in PASSING) and (text := value_of(value)):
             yield f"{name}={text}"
@@ -141,4 +141,4 @@ def _hooks(module: nn.Module) -> Iterator[tuple[Any, str]]:
         if "forward" in own and "_hf_hook" not in own:
             hooks.append(own["forward"])
         placed += ((hook, path) for hook in hooks)
-    yield from ((hook, path) for hook, path in placed if not name_of(hook).startswith(LIBRARIES))
+    yield from ((hook, path) for hook, path in placed if not name_of(hook).startswith(HARMLESS))

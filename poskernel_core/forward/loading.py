@@ -49,7 +49,7 @@ from poskernel_core.forward.rotation import attention_call
 from poskernel_core.models import attached
 from poskernel_core.models.catalog import (
     Located,
-    check_same,
+    check_files_unchanged,
     check_weights_here,
     read_config,
     weight_files,
@@ -191,7 +191,7 @@ def load(located: Located, device: str = "auto", dtype: str = "float32") -> Load
                 module, placement = attn_only.load(located), None
             else:
                 module, placement = _load_hub_format(located, target, dtype)
-        check_same(located)
+        check_files_unchanged(located)
         if placement is None and dtype != "bfloat16":
             _note_identity(located, module)
         _check_finite(located.spec.name, module)

@@ -267,7 +267,7 @@ def find_again(spec: ModelSpec) -> Located:
     return locate(spec.name, spec.revision if is_local(spec.name) else spec.fingerprint)
 
 
-def check_same(located: Located) -> None:
+def check_files_unchanged(located: Located) -> None:
     """Check, once the files of a model have been read, that they are still those located.
 
     Raises:

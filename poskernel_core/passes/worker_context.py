@@ -16,7 +16,7 @@ from poskernel_core.common.groups import Dealt
 from poskernel_core.common.specs import Execution, ModelSpec, RunSpec, digest
 from poskernel_core.data.corpora import check_unchanged
 from poskernel_core.forward.loading import LoadedModel, has_room, load, pick_device
-from poskernel_core.models.catalog import Located, check_same
+from poskernel_core.models.catalog import Located, check_files_unchanged
 from poskernel_core.models.tokenizers import Tokenizer, load_tokenizer
 from poskernel_core.passes.prepare import prepare, sizes_of
 from poskernel_core.statistics import Sizes
@@ -98,7 +98,7 @@ class WorkerContext:
         print_ = located.spec.fingerprint
         if print_ not in self._tokenizers:
             tokenizer = load_tokenizer(located)
-            check_same(located)
+            check_files_unchanged(located)
             self._tokenizers[print_] = tokenizer
         return self._tokenizers[print_]
 

@@ -73,9 +73,13 @@ def _enough(result: Result) -> str:
     content, also = number_of(result, "content", at), ""
     if content.sign() > 0:
         also = f"; {content} of it is lost if they attend by their kernels alone"
-    most = int(result.values["recovered"][curve, : at or 1].argmax())
-    early = number_of(result, "recovered", curve, most)
-    if early.sign(ENOUGH) > 0:
+    fewer = result.values["recovered"][curve, : at or 1]
+    most = int(fewer.argmax())
+    early, least_after = (
+        number_of(result, "recovered", curve, place)
+        for place in (most, most + int(fewer[most:].argmin()))
+    )
+    if early.sign(ENOUGH) > 0 > least_after.sign(ENOUGH):
         first = (
             f"first {counts[most]} alone recover" if counts[most] > 1 else "first alone recovers"
         )

@@ -77,7 +77,7 @@ def test_fewer_heads_that_recover_more_than_some_after_them():
     found = finding_of(curves([0, 0.95, 0.7, 1], all_of_them))
     check(found, "7 of 7 heads recover 0.8 of the behaviour for good: the first alone recovers")
     check(found, "before others work against it; 0.60 of it is lost")
-    for unclear in ([0, 0.81, 0.7, 1], [0, 0.75, 0.7, 1]):
+    for unclear in ([0, 0.81, 0.7, 1], [0, 0.75, 0.7, 1], [0, 0.95, 0.79, 1]):
         assert "for good" not in finding_of(curves(unclear, all_of_them))
 
 
