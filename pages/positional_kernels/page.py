@@ -241,7 +241,8 @@ def page(selection: Selection) -> None:
     source = choose_source(selection.run.model)
     if source is not None:
         params = KernelParams(skip=selection.skip, query=selection.query, **source)
-        if kernel := results.fetch(PositionalKernel, selection.run, params):
+        then = [(EtcHeatMap, EtcParams(skip=selection.skip))] if source["source"] == "mean" else []
+        if kernel := results.fetch(PositionalKernel, selection.run, params, *then):
             draw_head(selection, kernel, source)
             with rest() as wanted:
                 if wanted:

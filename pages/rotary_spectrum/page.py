@@ -208,10 +208,10 @@ def page(selection: Selection) -> None:
     """Draw the page for what is chosen."""
     bands = choose_bands(selection)
     params = BandParams(skip=selection.skip, **bands)
-    result = results.fetch(RotarySpectrum, selection.run, params)
+    per_query = EquivariantParams(skip=selection.skip, query=selection.query, **bands)
+    result = results.fetch(RotarySpectrum, selection.run, params, (EquivariantKernel, per_query))
     if result is None:
         return
-    per_query = EquivariantParams(skip=selection.skip, query=selection.query, **bands)
     with st.container():  # so that widgets below keep their places
         if kernels := results.fetch(EquivariantKernel, selection.run, per_query):
             draw_head(selection, result, kernels)

@@ -17,12 +17,13 @@ WAITS = f"""
 import pathlib, sys
 
 if "poskernel_core.engine.worker" in sys.orig_argv:
-    gate = pathlib.Path(__file__).with_name("closed")
+    first, second = map(pathlib.Path(__file__).with_name, ("closed-first", "closed"))
 
     def holds(done, total):
-        return done > 8 and total > 100 and gate.exists()
+        return total > 100 and (first.exists() or (done > 8 and second.exists()))
 {indent(AT_REPORTS, "    ")}"""
-"""What takes long is under way for as long as the gate is closed; windows 4 and 8 are shown."""
+"""What takes long is under way for as long as a gate is closed: before anything is shown of it, or
+when windows 4 and 8 are."""
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,15 @@ def fresh(tmp_path_factory):
 def gate(fresh):
     """Closed: what computes waits until the test opens it."""
     closed = fresh.cache.with_name("closed")
+    closed.touch()
+    yield closed
+    closed.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def first_gate(fresh):
+    """Closed: nothing is shown yet of what computes, until the test opens it."""
+    closed = fresh.cache.with_name("closed-first")
     closed.touch()
     yield closed
     closed.unlink(missing_ok=True)
@@ -62,7 +72,7 @@ def date(page):
     return re.search(r"\d{4}-\d\d-\d\dT[\d:]+\+00:00", text)[0]
 
 
-def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two, gate):
+def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two, first_gate):
     """The work goes on for the other reader; when both have cancelled, either can ask again."""
     for page in two:
         ask(page, fresh)
@@ -80,7 +90,7 @@ def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two, gate):
     for page in two:  # the first one, who had left, sees that it goes on no longer
         expect(page.get_by_text("was cancelled").first).to_be_visible()
         expect(page.get_by_text("goes on for other readers")).to_have_count(0)
-    gate.unlink()
+    first_gate.unlink()
     two[0].get_by_role("button", name="Go on").first.click()
     again = two[1].get_by_role("button", name="Go on")  # unless it has seen that it goes on
     again.evaluate_all("found => found[0]?.click()")
@@ -89,6 +99,26 @@ def test_shared_progress_and_cancel_by_one_then_by_both(fresh, two, gate):
         settle(page)
         no_trouble(page)
     assert date(two[0]) == date(two[1])
+
+
+def test_cancelled_before_anything_is_shown(fresh, two, first_gate, gate):
+    """What the page would have shown next is cancelled too; what forms for others is seen."""
+    for page in two:
+        ask(page, fresh, texts=199)
+        expect(page.get_by_role("progressbar", name="progress")).to_be_visible()
+    two[0].get_by_role("button", name="Cancel").click()
+    expect(two[0].get_by_text("goes on for other readers")).to_be_visible()
+    first_gate.unlink()
+    for page in two:
+        expect(bar(page)).to_contain_text("8 windows shown")
+        expect(page.locator(".curve .point.kernel").first).to_be_visible()
+    expect(bar(two[0])).to_contain_text("It goes on for other readers")
+    expect(two[0].get_by_role("button", name="Cancel")).to_have_count(0)
+    two[1].get_by_role("button", name="Cancel").click()
+    for page in two:
+        expect(bar(page)).to_contain_text("was cancelled")
+        expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+        no_trouble(page)
 
 
 class SlowLine:

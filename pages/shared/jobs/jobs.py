@@ -5,6 +5,7 @@ results form share one bar at the bottom of the page, so that nothing moves.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 import streamlit as st
@@ -28,17 +29,20 @@ STOPPING: Final = "stopping-here"
 STOPPED: Final = "stopped-before"
 
 
-def follow(engine: Engine, job: Job) -> None:
-    """Draw a job of which nothing is shown yet: its progress, or how it ended."""
+def follow(engine: Engine, job: Job, then: Sequence[Job] = ()) -> None:
+    """Draw a job of which nothing is shown yet: its progress, or how it ended.
+
+    Its buttons act on the jobs of what the page shows ``then``, too.
+    """
     waits()
     with in_place_of():
         if job.ended and not isinstance(job.error, Cancelled):
             say_error(str(job.error))
             if getattr(job.error, "passing", True):
-                _again("Try again", [job])
+                _again("Try again", [job, *then])
         else:
             with st.container(border=True):
-                _draw(engine, [job], shown=False)
+                _draw(engine, [job], then, shown=False)
 
 
 def draw_forming(engine: Engine, windows: int) -> None:
@@ -49,7 +53,7 @@ def draw_forming(engine: Engine, windows: int) -> None:
     jobs, stopped = list(current().forming.values()), st.session_state.get(STOPPED) or []
     with st.container(key="forming", horizontal=True, vertical_alignment="center"):
         if jobs:
-            _draw(engine, jobs, shown=True)
+            _draw(engine, jobs, [], shown=True)
             return
         st.session_state[STOPPING] = False
         if stopped and windows < (before := stopped[0].plan.run.windows):
@@ -57,7 +61,7 @@ def draw_forming(engine: Engine, windows: int) -> None:
             _button("Go on", "play_arrow", _to_all, stopped)
 
 
-def _draw(engine: Engine, jobs: list[Job], *, shown: bool) -> None:
+def _draw(engine: Engine, jobs: list[Job], then: Sequence[Job], *, shown: bool) -> None:
     """Draw the progress of jobs, again every half second, and their buttons, once.
 
     Streamlit identifies a fragment by its place on the page and drops clicks in a fragment that has
@@ -65,14 +69,14 @@ def _draw(engine: Engine, jobs: list[Job], *, shown: bool) -> None:
     """
     st.fragment(_draw_state, run_every=TICK_SECONDS)(engine, jobs, _state(jobs), shown)
     if all(job.ended for job in jobs):
-        _again("Go on", jobs)
-    elif all(map(has_left, jobs)):
-        if not all(job.cancelling for job in jobs):
-            _again("Wait for it again", jobs)
+        _again("Go on", [*jobs, *then])
+    elif all(job.ended or has_left(job) for job in jobs):
+        if not all(job.ended or job.cancelling for job in jobs):
+            _again("Wait for it again", [*jobs, *then])
     else:
         if shown and all(job.plan.experiment is None for job in jobs):
             _button("Stop here", "stop", _stop_here, engine, jobs)
-        _button("Cancel", "close", _leave, engine, jobs)
+        _button("Cancel", "close", _leave, engine, [*jobs, *then])
 
 
 State = list[tuple[int, bool, bool, bool]]
@@ -100,9 +104,9 @@ def _draw_state(engine: Engine, jobs: list[Job], drawn: State, visible: bool) ->
     if all(job.ended for job in jobs):
         message = "The computation was cancelled; it goes on from its last checkpoint."
         st.markdown(so_far + message)
-    elif all(job.cancelling for job in jobs):
+    elif all(job.ended or job.cancelling for job in jobs):
         st.markdown(f"{so_far}Cancelling.")
-    elif all(map(has_left, jobs)):
+    elif all(job.ended or has_left(job) for job in jobs):
         message = "You have cancelled this computation. It goes on for other readers."
         st.markdown(so_far + message)
     else:

@@ -1,6 +1,6 @@
 """What pages ask of the engine; the only module that uses Streamlit's caches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any, Final, NoReturn
@@ -179,21 +179,27 @@ def fetch(
         answer = ask(plan(question, run, params), query)
         result = answer if isinstance(answer, Result) else _formed(answer, query)
         if isinstance(answer, Job):
-            for other, other_params in then:
-                _begin(plan(other, run, other_params), _looked_at(other_params))
+            under_way = not (answer.ended or has_left(answer))
+            others = _jobs_of(run, then, begin=under_way)
             failed = answer.error is not None and not isinstance(answer.error, Cancelled)
             if result is None or failed:
-                follow(engine(), answer)
+                follow(engine(), answer, others)
             else:
                 current().forming[answer.key] = answer
     return result
 
 
-def _begin(planned: Plan, query: int | None) -> None:
-    """Ask for a result without waiting for it."""
-    with suppress(PosKernelError):  # said where the result is drawn
-        if stored(planned) is None and engine().running(planned) is None:
-            engine().submit(planned, session_id(), query)
+def _jobs_of(run: RunSpec, asked: Sequence[tuple[Any, Any]], *, begin: bool) -> list[Job]:
+    """Return the jobs of results that are not stored; ``begin`` those that have none."""
+    jobs = []
+    for question, params in asked:
+        with suppress(PosKernelError):  # said where the result is drawn
+            planned = plan(question, run, params)
+            if stored(planned) is None:
+                looks_at = _looked_at(params)
+                job = _job(planned, looks_at) if begin else engine().running(planned)
+                jobs += [] if job is None else [job]
+    return jobs
 
 
 def newest(planned: Plan, query: int) -> Result | None:
@@ -240,17 +246,23 @@ def ask(request: Asked, looks_at: int | None = None) -> Result | Job:
     result = stored(planned)
     if result is not None:
         return result
+    job = _job(planned, looks_at)
+    waited = st.session_state.setdefault(WAITED, set())
+    patience = 0 if job.key in waited else PATIENCE
+    waited.add(job.key)
+    if not has_left(job) and job.wait(patience) and job.error is None:
+        return stored(planned) or job
+    return job
+
+
+def _job(planned: Plan, looks_at: int | None) -> Job:
+    """Return the job of a result: a new one unless it runs, has failed, or was cancelled here."""
     job = engine().running(planned)
     if job is None or job.state == "done":
         forget_cancel(planned.key)
     under_way = job is not None and not (job.ended or has_left(job))
     if job is None or job.state == "done" or wants_again(job) or under_way:
         job = engine().submit(planned, session_id(), looks_at)
-    waited = st.session_state.setdefault(WAITED, set())
-    patience = 0 if job.key in waited else PATIENCE
-    waited.add(job.key)
-    if not has_left(job) and job.wait(patience) and job.error is None:
-        return stored(planned) or job
     return job
 
 
