@@ -21,9 +21,23 @@ if "poskernel_core.engine.worker" in sys.orig_argv:
 
     def holds(done, total):
         return total > 100 and (first.exists() or (done > 8 and second.exists()))
-{indent(AT_REPORTS, "    ")}"""
+{indent(AT_REPORTS, "    ")}
+elif "serve.py" in sys.orig_argv:
+    import time
+    from streamlit.runtime.app_session import AppSession
+
+    busy, usual = pathlib.Path(__file__).with_name("busy"), AppSession.request_rerun
+
+    def request_rerun(session, state):
+        if state and state.fragment_id and busy.exists():
+            time.sleep(1)
+        usual(session, state)
+
+    AppSession.request_rerun = request_rerun
+"""
 """What takes long is under way for as long as a gate is closed: before anything is shown of it, or
-when windows 4 and 8 are."""
+when windows 4 and 8 are. While the server is busy, it hears late that a part of the page is to run.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +133,23 @@ def test_cancelled_before_anything_is_shown(fresh, two, first_gate, gate):
         expect(bar(page)).to_contain_text("was cancelled")
         expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
         no_trouble(page)
+
+
+def test_what_a_run_says_last_is_seen(fresh, two, gate):
+    """Also if its thread is over when a busy server is asked for a part of the page."""
+    page = two[0]
+    ask(page, fresh, texts=180)
+    expect(page.locator(".curve .point.kernel").first).to_be_visible()
+    busy = fresh.cache.with_name("busy")
+    busy.touch()
+    try:
+        for name in ("L1H2", "L0H3", "L2H1"):
+            cell(page, name).click()
+            expect(page).to_have_title(re.compile(f"· {name} of"))
+            expect(page.locator("html[data-behind]")).to_have_count(0)
+    finally:
+        busy.unlink()
+    no_trouble(page)
 
 
 class SlowLine:
