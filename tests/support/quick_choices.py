@@ -125,7 +125,7 @@ class Line:
                 if kind == "new_session":
                     self.running = True
                 elif kind == "script_finished":
-                    self.running = False
+                    self.running = word.script_finished == ForwardMsg.FINISHED_EARLY_FOR_RERUN
                     if word.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
                         self.ended = time.monotonic()
             browser.send(message)

@@ -15,17 +15,17 @@
   // Protocol buffers: before each field stands its number and, in three bits, how it is written.
   const RERUN = (11 << 3) | 2, NEW_SESSION = (4 << 3) | 2, SCRIPT_FINISHED = 6 << 3;
   const LONG = 2; // written as its length and so many bytes
-  const holds = (bytes, wanted) => {
+  const FOR_ANOTHER_RUN = 2; // how a run ended: another one follows at once
+  const numberIn = (bytes, wanted) => {
     for (let at = 0; at < bytes.length; ) {
       const tag = bytes[at++];
-      if (tag === wanted) return true;
-      if (tag > 127) return false; // a field from 16 on: none that is looked for
+      if (tag > 127) return; // a field from 16 on: none that is looked for
       let value = 0, shift = 0;
       do value += (bytes[at] & 127) * 2 ** shift, shift += 7;
       while (bytes[at++] > 127);
+      if (tag === wanted) return value;
       if ((tag & 7) === LONG) at += value;
     }
-    return false;
   };
   window.WebSocket = class extends WebSocket {
     constructor(...given) {
@@ -33,8 +33,8 @@
       this.addEventListener("message", ({ data }) => {
         if (!(data instanceof ArrayBuffer)) return;
         const bytes = new Uint8Array(data);
-        if (holds(bytes, NEW_SESSION)) note("began");
-        if (holds(bytes, SCRIPT_FINISHED)) note("ended");
+        if (numberIn(bytes, NEW_SESSION) !== undefined) note("began");
+        if (![undefined, FOR_ANOTHER_RUN].includes(numberIn(bytes, SCRIPT_FINISHED))) note("ended");
       });
     }
     send(message) {
