@@ -197,7 +197,7 @@ def test_a_click_while_a_computation_ends(fresh, two, gate):
     line = SlowLine(two[0])
     for page in two:
         page.set_default_timeout(60_000)
-        page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=1000))
+        page.goto(fresh.link("/induction_recency", model="demo-attn-2l", samples=100))
         expect(cells(page)).to_have_count(16)
     page, other = two
     expect(page.get_by_role("progressbar", name="progress").first).to_be_visible()
