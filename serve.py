@@ -29,7 +29,7 @@ from serving.mcp import Mcp
 from serving.memory import collecting
 from serving.metrics import listen, registry
 from serving.page import page_routes
-from serving.sessions import run_after_the_last_word
+from serving.sessions import keep_apart
 from serving.site import site_routes
 from serving.sockets import sending_at_once
 
@@ -45,7 +45,7 @@ PagesManager.uses_pages_directory = False
 net_util.get_external_ip = lambda: None
 not_found = Route("/_stcore/metrics", PlainTextResponse("Not Found", 404))
 starlette_app.create_metrics_routes = lambda *_: [not_found]  # type: ignore[attr-defined]
-run_after_the_last_word()  # before there are sessions
+keep_apart()
 
 
 def served_engine() -> Engine:

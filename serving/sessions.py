@@ -1,20 +1,34 @@
-"""A part of a page runs once all is passed on that the run before it has said.
+"""The threads of a session: one after another where they meet.
 
-A run has a thread, and what it says is passed on by the server's event loop. Where the thread is
-over when a part is to run (the clock of a computation asks for one every half second), Streamlit
-starts another thread at once, and drops what the loop of a busy server has not passed on yet: the
-end of the page, with what the reader has just chosen.
+A run of a page has a thread, and a reader who chooses meanwhile gets another one at once. Streamlit
+keeps the two apart in neither of these places.
+
+- What a run says is passed on by the server's event loop. Where a thread is over when a part of the
+  page is to run (the clock of a computation asks for one every half second), another one starts at
+  once, and what the loop of a busy server has not passed on yet is dropped: the end of the page,
+  with what the reader has just chosen.
+- What the browser says of its widgets is taken over by the thread. A clock's thread that is at it
+  when the reader's begins takes the choice for known, or puts an earlier one back.
 """
+
+from threading import RLock
+from typing import Any
 
 from streamlit.runtime.app_session import AppSession, AppSessionState
 from streamlit.runtime.scriptrunner import RerunData
+from streamlit.runtime.state import SafeSessionState
 
 WAIT = 0.01
 """Seconds until the last run is looked at again."""
 
 
-def run_after_the_last_word() -> None:
-    """Let sessions wait for what a run has said before they start another thread."""
+def keep_apart() -> None:
+    """Let the threads of a session wait for each other; call it before there are sessions."""
+    _run_after_the_last_word()
+    _take_over_in_turn()
+
+
+def _run_after_the_last_word() -> None:
     start = AppSession._create_scriptrunner
 
     def start_later(session: AppSession, asked: RerunData) -> None:
@@ -28,3 +42,14 @@ def run_after_the_last_word() -> None:
             start_later(session, asked)
 
     AppSession._create_scriptrunner = start_later  # type: ignore[assignment, method-assign]
+
+
+def _take_over_in_turn() -> None:
+    take_over = SafeSessionState.on_script_will_rerun
+    turns: dict[int, RLock] = {}  # by what the session keeps, at which each thread looks
+
+    def in_turn(state: SafeSessionState, *given: Any, **named: Any) -> None:
+        with turns.setdefault(id(state._state), RLock()):
+            take_over(state, *given, **named)  # not if another thread was started meanwhile
+
+    SafeSessionState.on_script_will_rerun = in_turn  # type: ignore[assignment, method-assign]

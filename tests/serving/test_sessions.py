@@ -1,13 +1,17 @@
-"""Threads of a session: another one begins once all is passed on that the last one said."""
+"""Threads of a session: one after another where they meet."""
 
 import asyncio
+import threading
 from types import SimpleNamespace
 
 import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.app_session import AppSession, AppSessionState
 from streamlit.runtime.scriptrunner import RerunData
+from streamlit.runtime.state import SafeSessionState, SessionState
+from streamlit.runtime.state.common import WidgetMetadata
 
-from serving.sessions import run_after_the_last_word
+from serving.sessions import keep_apart
 
 PART = RerunData(fragment_id="part")
 
@@ -25,14 +29,25 @@ class Runner:
 
 
 @pytest.fixture
-def session(monkeypatch):
+def apart(monkeypatch):
+    """Threads are kept apart, until the test is over."""
+    for kind, name in (
+        (AppSession, "_create_scriptrunner"),
+        (SafeSessionState, "on_script_will_rerun"),
+    ):
+        monkeypatch.setattr(kind, name, getattr(kind, name))
+    return keep_apart
+
+
+@pytest.fixture
+def session(monkeypatch, apart):
     """A session that notes which threads it starts, and what it asks for."""
     state = AppSessionState.APP_NOT_RUNNING
     started = SimpleNamespace(_scriptrunner=None, _state=state, started=[], ask=None)
     monkeypatch.setattr(
         AppSession, "_create_scriptrunner", lambda one, asked: one.started.append(asked)
     )
-    run_after_the_last_word()
+    apart()
     started.ask = lambda asked: AppSession._create_scriptrunner(started, asked)
     return started
 
@@ -60,3 +75,44 @@ def test_a_thread_that_is_over(session, ending):
     asyncio.run(ask())
     assert ([PART] if ending == "passed on" else []) == session.started
     assert ([PART] if ending == "another run" else []) == other.taken
+
+
+def test_a_choice_beside_a_thread_that_takes_over_what_was_before(monkeypatch, apart):
+    """The thread of a clock has seen that it may go on; then the reader's takes over a choice."""
+    apart()
+    kept, chosen = SessionState(), []
+
+    def call_back(state, **_):
+        if state._widget_changed("model"):
+            chosen.append(state["model"])
+
+    monkeypatch.setattr(SessionState, "_call_callbacks", call_back)
+    at_it, taken = threading.Event(), threading.Event()
+
+    def words(value):
+        return WidgetStates(widgets=[WidgetState(id="model", string_value=value)])
+
+    def of_the_clock():
+        at_it.set()
+        taken.wait(1)
+
+    def take(value, goes_on):
+        SafeSessionState(kept, goes_on).on_script_will_rerun(words(value))
+
+    kept.register_widget(
+        WidgetMetadata(
+            "model",
+            deserializer=lambda value: value,
+            serializer=lambda value: value,
+            value_type="string_value",
+        ),
+        None,
+    )
+    take("first", lambda: None)
+    clock = threading.Thread(target=take, args=("first", of_the_clock))
+    clock.start()
+    at_it.wait()
+    take("other", lambda: None)
+    taken.set()
+    clock.join()
+    assert ("other", "other") == (kept["model"], chosen[-1])
