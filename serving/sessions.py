@@ -13,6 +13,7 @@ keeps the two apart in neither of these places.
 
 from threading import RLock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from streamlit.runtime.app_session import AppSession, AppSessionState
 from streamlit.runtime.scriptrunner import RerunData
@@ -30,18 +31,22 @@ def keep_apart() -> None:
 
 def _run_after_the_last_word() -> None:
     start = AppSession._create_scriptrunner
+    whole: WeakKeyDictionary[AppSession, int] = WeakKeyDictionary()  # runs of all of a page
 
-    def start_later(session: AppSession, asked: RerunData) -> None:
+    def begin(session: AppSession, asked: RerunData) -> None:
+        if not asked.fragment_id:
+            whole[session] = whole.get(session, 0) + 1
+        start_later(session, asked, whole.get(session, 0))
+
+    def start_later(session: AppSession, asked: RerunData, known: int) -> None:
+        if session._state == AppSessionState.SHUTDOWN_REQUESTED or known < whole.get(session, 0):
+            return  # all of the page has begun since, with later words of the browser
         if (last := session._scriptrunner) is None:
             start(session, asked)
         elif not last.request_rerun(asked):
-            session._event_loop.call_later(WAIT, start_unless_closed, session, asked)
+            session._event_loop.call_later(WAIT, start_later, session, asked, known)
 
-    def start_unless_closed(session: AppSession, asked: RerunData) -> None:
-        if session._state != AppSessionState.SHUTDOWN_REQUESTED:
-            start_later(session, asked)
-
-    AppSession._create_scriptrunner = start_later  # type: ignore[assignment, method-assign]
+    AppSession._create_scriptrunner = begin  # type: ignore[assignment, method-assign]
 
 
 def _take_over_in_turn() -> None:

@@ -347,9 +347,7 @@ def test_a_link_to_a_stored_circuit(shipped_only, model, head, maker, figures, c
     app = fine(opened_as_linked(PAGE, **link))
     for _ in range(2):
         assert (model, figures) == (bound(app)["model"].value, {*figures_on(app)})
-        assert choice == (
-            "outside" in bound(app)
-        )  # none among stored answers, of which one is there
+        assert choice == ("outside" in bound(app))  # none where one answer is stored
         app.run()
     assert not app.warning
 

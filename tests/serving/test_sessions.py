@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from types import SimpleNamespace
 
 import pytest
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
@@ -13,7 +12,17 @@ from streamlit.runtime.state.common import WidgetMetadata
 
 from serving.sessions import keep_apart
 
-PART = RerunData(fragment_id="part")
+PART, WHOLE = RerunData(fragment_id="part"), RerunData()
+
+
+class Session:
+    """Notes which threads it starts."""
+
+    def __init__(self):
+        self._scriptrunner, self._state, self.started = None, AppSessionState.APP_NOT_RUNNING, []
+
+    def ask(self, asked):
+        AppSession._create_scriptrunner(self, asked)
 
 
 class Runner:
@@ -41,15 +50,12 @@ def apart(monkeypatch):
 
 @pytest.fixture
 def session(monkeypatch, apart):
-    """A session that notes which threads it starts, and what it asks for."""
-    state = AppSessionState.APP_NOT_RUNNING
-    started = SimpleNamespace(_scriptrunner=None, _state=state, started=[], ask=None)
+    """A session whose threads are kept apart."""
     monkeypatch.setattr(
         AppSession, "_create_scriptrunner", lambda one, asked: one.started.append(asked)
     )
     apart()
-    started.ask = lambda asked: AppSession._create_scriptrunner(started, asked)
-    return started
+    return Session()
 
 
 def test_the_first_thread(session):
@@ -57,9 +63,9 @@ def test_the_first_thread(session):
     assert [PART] == session.started
 
 
-@pytest.mark.parametrize("ending", ["passed on", "another run", "closed"])
+@pytest.mark.parametrize("ending", ["passed on", "a part", "all of the page", "closed"])
 def test_a_thread_that_is_over(session, ending):
-    """Nothing starts before its last word is passed on; a closed session starts nothing."""
+    """Nothing starts before its last word is passed on; later words of the browser come first."""
     other = Runner(over=False)
 
     async def ask():
@@ -67,14 +73,18 @@ def test_a_thread_that_is_over(session, ending):
         session.ask(PART)
         await asyncio.sleep(0.05)
         assert not session.started
-        session._scriptrunner = other if ending == "another run" else None
+        session._scriptrunner = None
+        if ending == "all of the page":
+            session.ask(WHOLE)
+        if ending in ("a part", "all of the page"):
+            session._scriptrunner = other
         if ending == "closed":
             session._state = AppSessionState.SHUTDOWN_REQUESTED
         await asyncio.sleep(0.05)
 
     asyncio.run(ask())
-    assert ([PART] if ending == "passed on" else []) == session.started
-    assert ([PART] if ending == "another run" else []) == other.taken
+    assert {"passed on": [PART], "all of the page": [WHOLE]}.get(ending, []) == session.started
+    assert ([PART] if ending == "a part" else []) == other.taken
 
 
 def test_a_choice_beside_a_thread_that_takes_over_what_was_before(monkeypatch, apart):
