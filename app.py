@@ -41,6 +41,7 @@ from serving.metrics import RUN_SECONDS
 LOOK = Path(__file__).parent / "pages" / "shared" / "look"
 SHOW = "show"
 """The parameter of a link that names a question; the page that shows the question is opened."""
+TITLE = "title"
 
 
 def drawn_by(module: ModuleType) -> Callable[[], Any]:
@@ -50,6 +51,12 @@ def drawn_by(module: ModuleType) -> Callable[[], Any]:
         module.page(st.session_state["selection"])
 
     return run
+
+
+def entitle(title: str) -> None:
+    """Give the browser's tab its title, which it keeps while the next run begins."""
+    st.session_state[TITLE] = title
+    st.set_page_config(page_title=title)
 
 
 def navigation() -> tuple[Any, str]:
@@ -72,7 +79,11 @@ def navigation() -> tuple[Any, str]:
 
 
 start = perf_counter()
-st.set_page_config(page_title="PosKernel", page_icon=str(LOOK / "icon.png"), layout="wide")
+st.set_page_config(
+    page_title=st.session_state.get(TITLE, "PosKernel"),
+    page_icon=str(LOOK / "icon.png"),
+    layout="wide",
+)
 if Path(sys.argv[0]).resolve() == Path(__file__).resolve():
     st.error(
         "`app.py` alone lacks the addresses from which figures fetch their numbers: "
@@ -93,9 +104,7 @@ try:
     chosen = choose(place)
     st.session_state["selection"] = chosen
     open_page()
-    st.set_page_config(
-        page_title=f"{place.title} · {chosen.cell} of {chosen.located.title} · PosKernel"
-    )
+    entitle(f"{place.title} · {chosen.cell} of {chosen.located.title} · PosKernel")
     draw_note(chosen.run.model.name)
     words = f"{plain(chosen.located.title)} · {chosen.cell} · n = {chosen.query}"
     if heads_above := fold(words, "above"):
@@ -118,6 +127,7 @@ try:
     with told:
         end_run(chosen, name)
 except (PageStopped, BadRequest) as stopped:
+    entitle(f"{place.title} · PosKernel")
     say_error(str(stopped))
     waits()
 tell(write_address(alone=embedded()), notice)

@@ -435,6 +435,23 @@ def test_a_choice_is_told_where_drawing_fails(page, still, shipped_only):
 
 
 @pytest.mark.browser
+def test_the_tab_keeps_its_title_until_it_has_another(page, still, shipped_only):
+    visit(page, f"{still.url}/methods?model=demo-gpt2&head=L0H1")
+    page.evaluate(
+        """() => {
+          window.titles = [document.title];
+          new MutationObserver(() => {
+            if (document.title !== titles.at(-1)) titles.push(document.title);
+          }).observe(document.head, { childList: true, subtree: true, characterData: true });
+        }"""
+    )
+    side_cell(page, "L1H2").click()
+    expect(page).to_have_title(re.compile("L1H2"))
+    heads = [re.search(r"L\dH\d|$", title)[0] for title in page.evaluate("titles")]
+    assert ["L0H1", "L1H2"] == heads
+
+
+@pytest.mark.browser
 @pytest.mark.slow
 def test_quick_choices_are_all_kept(still, shipped_only):
     """On every page: what was chosen last is shown, in the address, and there again."""

@@ -9,7 +9,18 @@ from playwright.sync_api import expect
 
 from tests.support.far_worker import AT_REPORTS
 from tests.support.server import PATIENCE, serve
-from tests.support.visit import cell, cells, no_trouble, parameter, settle, title_of, tool, values
+from tests.support.visit import (
+    cell,
+    cells,
+    no_trouble,
+    parameter,
+    settle,
+    side_cell,
+    title_of,
+    tool,
+    values,
+    visit,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -25,11 +36,17 @@ if "poskernel_core.engine.worker" in sys.orig_argv:
 elif "serve.py" in sys.orig_argv:
     import time
     from streamlit.runtime.app_session import AppSession
+    from streamlit.runtime.scriptrunner import ScriptRunner
 
-    busy, usual = pathlib.Path(__file__).with_name("busy"), AppSession.request_rerun
-    ticks = dict()
+    busy, late = map(pathlib.Path(__file__).with_name, ("busy", "late"))
+    ticks, usual = dict(), AppSession._handle_rerun_script_request
+    run = ScriptRunner._run_script
 
-    def request_rerun(session, state):
+    def begin(runner, told):
+        time.sleep(late.exists())
+        run(runner, told)
+
+    def hear(session, state):
         usual(session, state)
         if state and state.fragment_id:
             ticks[session] = state
@@ -37,10 +54,11 @@ elif "serve.py" in sys.orig_argv:
             time.sleep(1)
             usual(session, ticks[session])
 
-    AppSession.request_rerun = request_rerun
+    AppSession._handle_rerun_script_request, ScriptRunner._run_script = hear, begin
 """
 """What takes long is under way for as long as a gate is closed: before anything is shown of it, or
-when windows 4 and 8 are. A busy server hears of the next tick of a clock once a run is over.
+when windows 4 and 8 are. A busy server hears of the next tick of a clock once a run is over; on a
+late one, runs begin a second late.
 """
 
 
@@ -153,6 +171,20 @@ def test_what_a_run_says_last_is_seen(fresh, two, gate):
             expect(page.locator("html[data-behind]")).to_have_count(0)
     finally:
         busy.unlink()
+    no_trouble(page)
+
+
+def test_what_is_pressed_just_before_a_choice_is_done(fresh, page):
+    """The run that a press asks for gives way to that of the choice before it has begun."""
+    visit(page, fresh.link("/methods", head="L0H1"))
+    late = fresh.cache.with_name("late")
+    late.touch()
+    button = page.get_by_role("button", name="Pin L0H1")
+    button.and_(page.locator(".st-key-pin-head *")).dispatch_event("click")
+    side_cell(page, "L1H2").dispatch_event("click")
+    expect(page).to_have_title(re.compile("L1H2"))
+    late.unlink()
+    assert "L0H1" in parameter(page, "pins")
     no_trouble(page)
 
 

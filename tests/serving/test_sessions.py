@@ -2,11 +2,15 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pytest
+from streamlit.proto.ClientState_pb2 import ClientState
 from streamlit.proto.WidgetStates_pb2 import WidgetState, WidgetStates
 from streamlit.runtime.app_session import AppSession, AppSessionState
 from streamlit.runtime.scriptrunner import RerunData
+from streamlit.runtime.scriptrunner_utils.exceptions import StopException
+from streamlit.runtime.scriptrunner_utils.script_requests import ScriptRequests
 from streamlit.runtime.state import SafeSessionState, SessionState
 from streamlit.runtime.state.common import WidgetMetadata
 
@@ -42,6 +46,8 @@ def apart(monkeypatch):
     """Threads are kept apart, until the test is over."""
     for kind, name in (
         (AppSession, "_create_scriptrunner"),
+        (AppSession, "request_rerun"),
+        (ScriptRequests, "on_scriptrunner_ready"),
         (SafeSessionState, "on_script_will_rerun"),
     ):
         monkeypatch.setattr(kind, name, getattr(kind, name))
@@ -87,6 +93,77 @@ def test_a_thread_that_is_over(session, ending):
     assert ([PART] if ending == "a part" else []) == other.taken
 
 
+def words(*pressed, **chosen):
+    """What the browser says of its widgets."""
+    buttons = [WidgetState(id=name, trigger_value=True) for name in pressed]
+    others = [WidgetState(id=name, string_value=value) for name, value in chosen.items()]
+    return WidgetStates(widgets=[*buttons, *others])
+
+
+def pressed_and(state):
+    """The buttons that were pressed, and what is chosen."""
+    return {each.id: each.string_value or each.trigger_value for each in state.widgets}
+
+
+class Thread:
+    """Takes over what it is told, one step after another."""
+
+    def __init__(self, kept, told):
+        self._requests, self.ended = ScriptRequests(), False
+        self._state = SafeSessionState(kept, self.go_on)
+        self._requests.request_rerun(told)
+
+    def go_on(self):
+        if self.ended:
+            raise StopException
+
+    def begin(self):
+        return self._requests.on_scriptrunner_ready()
+
+    def take_over(self):
+        self._state.on_script_will_rerun(self.begin().rerun_data.widget_states)
+
+    def request_stop(self):
+        self.ended = True
+
+
+@pytest.mark.parametrize("come_to", ["told", "begun", "taken over", "told of a part", "deferred"])
+def test_what_was_pressed_before_a_choice(monkeypatch, apart, come_to):
+    """A thread that is stopped before it has taken over a press hands it on, once."""
+    heard = []
+    monkeypatch.setattr(AppSession, "request_rerun", lambda one, state: heard.append(state))
+    apart()
+    session, first = Session(), RerunData(widget_states=words("pin", model="first"))
+    last = session._scriptrunner = Thread(SessionState(), first)
+    if come_to == "begun":
+        last.begin()
+    elif come_to != "told":
+        last.take_over()
+    part = RerunData(widget_states=words("stop", model="first"), fragment_id="part")
+    if come_to == "told of a part":
+        last._requests.request_rerun(part)
+    elif come_to == "deferred":
+        last._requests.request_stop()
+        session._event_loop, last.request_rerun = SimpleNamespace(call_later=print), lambda _: False
+        session.ask(part)
+    AppSession.request_rerun(session, ClientState(widget_states=words(model="other")))
+    pressed = {"taken over": {}, "told of a part": {"stop": True}, "deferred": {"stop": True}}
+    assert pressed.get(come_to, {"pin": True}) | {"model": "other"} == pressed_and(
+        heard[0].widget_states
+    )
+
+
+def test_a_thread_that_was_stopped_takes_nothing_over(apart):
+    apart()
+    kept = SessionState()
+    last = Thread(kept, RerunData(widget_states=words("pin")))
+    last.request_stop()
+    with pytest.raises(StopException):
+        last.take_over()
+    assert [words("pin")] == [last._requests.begun.widget_states]
+    assert not kept._new_widget_state.states
+
+
 def test_a_choice_beside_a_thread_that_takes_over_what_was_before(monkeypatch, apart):
     """The thread of a clock has seen that it may go on; then the reader's takes over a choice."""
     apart()
@@ -99,15 +176,12 @@ def test_a_choice_beside_a_thread_that_takes_over_what_was_before(monkeypatch, a
     monkeypatch.setattr(SessionState, "_call_callbacks", call_back)
     at_it, taken = threading.Event(), threading.Event()
 
-    def words(value):
-        return WidgetStates(widgets=[WidgetState(id="model", string_value=value)])
-
     def of_the_clock():
         at_it.set()
         taken.wait(1)
 
     def take(value, goes_on):
-        SafeSessionState(kept, goes_on).on_script_will_rerun(words(value))
+        SafeSessionState(kept, goes_on).on_script_will_rerun(words(model=value))
 
     kept.register_widget(
         WidgetMetadata(
