@@ -1,5 +1,7 @@
 """The nearest heads among everything that is stored: found by what the store's entries say."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from cachetools import FIFOCache
@@ -60,12 +62,12 @@ def by_offset(found, layer, head, query=QUERY):
     )
 
 
-def search(store, found, offered=lambda model: True, query=QUERY):
+def search(store, found, offered=lambda model: True, query=QUERY, located=catalog.locate):
     """The heads like the first model's L0H1."""
     kernel, error = by_offset(found[MODELS[0], QUERY, SKIP], 0, 1)
     return heads_like(
         store, OWN, kernel, error, query=query, skip=SKIP, offered=offered,
-        located=catalog.locate, most=1000,
+        located=located, most=1000,
     )  # fmt: skip
 
 
@@ -174,6 +176,16 @@ def test_what_it_may_cost(kernels, monkeypatch):
     monkeypatch.setattr(nearest_kernels, "MAX_SECONDS", -1.0)
     answer = search(store, found)
     assert (False, 0) == (answer.whole, answer.runs)
+    monkeypatch.setattr(nearest_kernels, "MAX_SECONDS", 1.0)
+    now = [0.0]
+    monkeypatch.setattr(nearest_kernels, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def late(*model):
+        now[0] = 2.0
+        return catalog.locate(*model)
+
+    answer = search(store, found, located=late)  # the time is over after the first run
+    assert (False, 1) == (answer.whole, answer.runs)
 
 
 def test_shipped_headers(tmp_path, monkeypatch):
