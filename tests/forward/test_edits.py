@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+import poskernel_core as pk
 from poskernel_core.forward import interventions
 from poskernel_core.forward.edits import Edit
 from tests.support import builders, plain_gpt2
 from tests.support import oracles_positions as op
+from tests.support.builders.families import EVERY_MODEL
+from tests.support.oracles_position_sources import slopes
 from tests.support.plain_gpt2 import Edits
 from tests.support.truth import Recorder
 
@@ -233,3 +236,20 @@ def test_removed_embeddings_are_zero_weights(model_dirs, loaded, ids, which):
     found = loaded["opt"].run(ids, interventions.RemovedEmbeddings(which))
 
     np.testing.assert_allclose(found, logits(model, ids), atol=1e-4, rtol=1e-4)
+
+
+def test_without_tokens_only_alibi_is_left(tmp_path, ids):
+    """All streams are alike then: each weight is that of its distance, in every layer."""
+    model = pk.load(EVERY_MODEL["bloom"].build(tmp_path / "bloom"), device="cpu")
+    patterns = {}
+    for which in ("tokens", "positions"):
+        seen = Recorder(patterns=True)
+        model.run(ids, interventions.RemovedEmbeddings(which), [seen])
+        patterns[which] = np.stack([block.pattern.numpy()[0] for block in seen.blocks])
+    back = np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))
+    for head, slope in enumerate(slopes(model.geometry.n_heads)):
+        weights = np.where(back >= 0, np.exp(-slope * back), 0)
+        weights /= weights.sum(axis=1, keepdims=True)
+        for layer in range(model.geometry.n_layers):
+            np.testing.assert_allclose(patterns["tokens"][layer, head], weights, atol=1e-5)
+            assert np.abs(patterns["positions"][layer, head] - weights).max() > 0.01
