@@ -63,6 +63,7 @@ def test_progress(request_of, monkeypatch):
     job.take(running | {"done": 100, "total": 500, "note": "Reading"})
     now.at = 20.0
     assert job.seconds_left() is None
+    job.take({"formed": 8})  # says nothing of where it is
     job.take(running | {"done": 200, "total": 500, "note": "Reading"})
     assert (200, 500, 60.0) == (job.done, job.total, job.seconds_left())
     assert not job.wait(0.01)
