@@ -57,6 +57,8 @@ def filled(
     check_enough(name, sum(tensor.numel() for tensor in state.values()), geometry.numbers)
     state.setdefault("lm_head.weight", state["transformer.wte.weight"])
     module = _skeleton(name, config, geometry)
+    if "lm_head.bias" in state:
+        module.lm_head = nn.Linear(geometry.d_model, geometry.n_vocab)
     own = module.state_dict()
     if lacking := own.keys() - state.keys():
         raise ValueError(f"{min(lacking)!r} is missing")
@@ -102,24 +104,29 @@ def _skeleton(name: str, settings: dict[str, Any], geometry: Geometry) -> GPT2LM
 
 
 def _from_transformer_lens(old: dict[str, Tensor], geometry: Geometry) -> dict[str, Tensor]:
-    width = geometry.d_model
+    # what is left in the end has no name of GPT-2's, and is refused as weights of another model
+    left = {name: old[name] for name in old if not name.endswith((".mask", ".IGNORE"))}
     state = {
-        "transformer.wte.weight": old["embed.W_E"],
-        "transformer.wpe.weight": old["pos_embed.W_pos"],
-        "transformer.ln_f.weight": old["ln_final.w"],
-        "transformer.ln_f.bias": old["ln_final.b"],
-        "lm_head.weight": old["unembed.W_U"].T.contiguous(),
+        "transformer.wte.weight": left.pop("embed.W_E"),
+        "transformer.wpe.weight": left.pop("pos_embed.W_pos"),
+        "transformer.ln_f.weight": left.pop("ln_final.w"),
+        "transformer.ln_f.bias": left.pop("ln_final.b"),
+        "lm_head.weight": left.pop("unembed.W_U").T.contiguous(),
     }
+    if "unembed.b_U" in left:
+        state["lm_head.bias"] = left.pop("unembed.b_U")
     for layer in range(geometry.n_layers):
         source, target = f"blocks.{layer}.", f"transformer.h.{layer}."
-        weights = [old[f"{source}attn.W_{x}"].permute(1, 0, 2).reshape(width, -1) for x in "QKV"]
-        biases = [old[f"{source}attn.b_{x}"].reshape(-1) for x in "QKV"]
+        weights = [left.pop(f"{source}attn.W_{x}") for x in "QKV"]
+        biases = [left.pop(f"{source}attn.b_{x}").reshape(-1) for x in "QKV"]
+        rows = [weight.permute(1, 0, 2).reshape(geometry.d_model, -1) for weight in weights]
+        out = left.pop(f"{source}attn.W_O").reshape(-1, geometry.d_model)
         state |= {
-            f"{target}ln_1.weight": old[f"{source}ln1.w"],
-            f"{target}ln_1.bias": old[f"{source}ln1.b"],
-            f"{target}attn.c_attn.weight": torch.cat(weights, dim=1),
+            f"{target}ln_1.weight": left.pop(f"{source}ln1.w"),
+            f"{target}ln_1.bias": left.pop(f"{source}ln1.b"),
+            f"{target}attn.c_attn.weight": torch.cat(rows, dim=1),
             f"{target}attn.c_attn.bias": torch.cat(biases),
-            f"{target}attn.c_proj.weight": old[f"{source}attn.W_O"].reshape(-1, width),
-            f"{target}attn.c_proj.bias": old[f"{source}attn.b_O"],
+            f"{target}attn.c_proj.weight": out,
+            f"{target}attn.c_proj.bias": left.pop(f"{source}attn.b_O"),
         }
-    return state
+    return state | left

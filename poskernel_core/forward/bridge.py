@@ -8,7 +8,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from transformers.models.gpt2.modeling_gpt2 import GPT2MLP
 
-from poskernel_core.common.errors import UnsupportedModel
+from poskernel_core.common.errors import PosKernelError, UnsupportedModel
 from poskernel_core.forward.adapters import own_attention, release
 from poskernel_core.forward.loaded import LoadedModel, choose_attention
 from poskernel_core.forward.precision import EXACT
@@ -28,6 +28,7 @@ def to_bridge(model: LoadedModel) -> Any:
     Raises:
         UnsupportedModel: transformer_lens has no bridge for the architecture, or one that computes
             something else; or the weights lie on several devices.
+        NoNetwork: the tokenizer is not on this machine, and the hub cannot be reached.
     """
     name = repr(model.located.spec.name)
     if model.lies_on:
@@ -39,6 +40,8 @@ def to_bridge(model: LoadedModel) -> Any:
     try:
         bridge = _built(model, twin)
         apart = _difference(model, bridge)
+    except PosKernelError:
+        raise
     except Exception as error:  # of transformer_lens, for architectures that it does not know
         raise UnsupportedModel(
             f"transformer_lens has no bridge for {name} ({type(twin).__name__}): "

@@ -252,8 +252,8 @@ def _look(name: str, module: PreTrainedModel, config: Any) -> Geometry:
     heads = {call.q.shape[1] for call in seen.calls.values()}
     if len(heads) > 1:
         raise UnsupportedModel(
-            f"The layers of {name!r} have {' or '.join(map(str, sorted(heads)))} heads: models "
-            "whose layers have as many are read, choose another."
+            f"The layers of {name!r} have {' or '.join(map(str, sorted(heads)))} heads: choose a "
+            "model whose layers all have the same number."
         )
     (n_heads,) = heads
     shared = {layer.n_kv_heads for layer in layers if layer.reason is None}

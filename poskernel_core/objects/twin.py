@@ -241,6 +241,8 @@ def _attention_only(native: Any, config: dict[str, Any]) -> PreTrainedModel:
         **_norm("transformer.ln_f", native.ln_out),
         "lm_head.weight": native.head.weight,
     }
+    if native.head.bias is not None:
+        state["lm_head.bias"] = native.head.bias
     for layer, block in enumerate(native.layers):
         to, own = f"transformer.h.{layer}.", block.attn
         state |= _norm(f"{to}ln_1", block.ln1)

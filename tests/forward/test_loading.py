@@ -12,7 +12,9 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 import poskernel_core as pk
 from poskernel_core.common.errors import ComputeFailed, UnsupportedModel
@@ -269,6 +271,34 @@ def test_heads_that_are_not_as_told_are_refused(tmp_path):
         wrong = replace(located, geometry=replace(geometry, layers=tuple(layers)))
         with pytest.raises(UnsupportedModel, match=words):
             loading.load(wrong, "cpu")
+
+
+def test_an_attention_that_is_not_known_is_refused(model_dirs):
+    """As the classes of transformers could call it: none of the models that are tested does."""
+    module = pk.load(str(model_dirs["gpt2"]), device="cpu").module
+    attend = ALL_ATTENTION_FUNCTIONS[hooks.IMPLEMENTATION]
+    first, second = (block.attn for block in module.transformer.h[:2])
+    many, few, longer = (torch.zeros(1, *shape, 3) for shape in ((4, 5), (3, 5), (4, 7)))
+    attend(first, many, many, many, None)
+    vars(second)["poskernel"] = vars(first)["poskernel"]
+    for layer, keys, more, words in (
+        (nn.Identity(), many, {}, "Identity computes attention outside of the model's layers"),
+        (second, many, {}, "Layer 0 computes two attentions"),
+        (first, few, {}, "has 4 heads that share 3 key heads"),
+        (first, longer, {}, r"from \(1, 4, 5, 3\) to \(1, 4, 7, 3\), .* no attention of a text to"),
+        (first, many, {"is_causal": False}, "hands 'is_causal' to its attention"),
+        (first, many, {"position_bias": many}, "hands 'position_bias' to its attention"),
+        (first, many, {"attention_mask": torch.zeros(5, 5)}, "hands 'attention_mask' to its"),
+    ):
+        with pytest.raises(UnsupportedModel, match=words):
+            attend(layer, many, keys, keys, **{"attention_mask": None} | more)
+
+
+def test_layers_that_share_a_module_are_refused(model_dirs):
+    model = pk.load(str(model_dirs["gpt2"]), device="cpu")
+    block = model.module.transformer.h[1]
+    with pytest.raises(UnsupportedModel, match="Layers 1 and 2 of this 'gpt2' model share one mod"):
+        model.hooks.add_to_block(block, 2, "gpt2")
 
 
 LONG = 47

@@ -200,6 +200,16 @@ def test_prompts_that_look_ahead():
         read_geometry("a model", {"model_type": "paligemma"})
 
 
+def test_layers_with_other_numbers_of_heads():
+    config = {
+        "model_type": "laguna", "vocab_size": 97, "hidden_size": 48, "head_dim": 8,
+        "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "num_attention_heads_per_layer": [6, 4, 6],
+    }  # fmt: skip
+    with pytest.raises(UnsupportedModel, match="The layers of 'a model' have 4 or 6 heads: choose"):
+        read_geometry("a model", config)
+
+
 def test_a_model_without_a_causal_language_model(llava):
     located = catalog.locate(str(llava))
     config = json.loads((llava / "config.json").read_text())

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from huggingface_hub import constants
+from huggingface_hub import HfApi, constants
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, normalizers
 from tokenizers import Tokenizer as Backend
+from transformer_lens.model_bridge.sources import tl_legacy
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
@@ -26,9 +27,11 @@ from transformers.models.auto.tokenization_auto import (
 )
 
 import poskernel_core as pk
-from poskernel_core.common.errors import NoNetwork, PosKernelError
+from poskernel_core.common.errors import NoNetwork, PosKernelError, UnsupportedModel
 from poskernel_core.engine.engine import describe_run
 from poskernel_core.forward import loading
+from poskernel_core.forward.bridge import to_bridge
+from poskernel_core.forward.proof import Patterns
 from poskernel_core.models import catalog, hub, tokenizer_files
 from poskernel_core.models.tokenizers import PROBE, load_tokenizer
 from tests.data import test_pieces as made
@@ -467,6 +470,8 @@ def test_a_hub_model_without_its_tokenizer_is_located(path, on_hub):
     assert located.spec.tokenizer is None
     with pytest.raises(NoNetwork, match="somebody/bare"):
         load_tokenizer(located)
+    with pytest.raises(NoNetwork, match=r"^The model hub cannot be reached"):
+        to_bridge(loading.load(located, "cpu"))
 
 
 def test_a_hub_model_runs_the_weights_that_its_directory_runs(path, on_hub):
@@ -476,3 +481,78 @@ def test_a_hub_model_runs_the_weights_that_its_directory_runs(path, on_hub):
 
     plain = AutoModelForCausalLM.from_pretrained(directory, use_safetensors=True)
     assert torch.equal(plain.model.norm.weight, run.model.norm.weight)
+
+
+TOY, SIZES = "NeelNanda/Attn_Only_2L512W_C4_Code", {
+    "n_layers": 2, "n_heads": 5, "d_model": 35, "d_head": 7, "d_mlp": 140, "n_ctx": 41,
+    "d_vocab": 97, "act_fn": "gelu", "attn_only": True, "normalization": "LN",
+}  # fmt: skip
+
+
+def toy_weights():
+    """Random weights in the names and shapes of ``HookedTransformer``, with its buffers."""
+    torch.manual_seed(7)
+    shapes = {
+        "embed.W_E": (97, 35), "pos_embed.W_pos": (41, 35), "unembed.W_U": (35, 97),
+        "ln_final.w": (35,), "ln_final.b": (35,),
+    }  # fmt: skip
+    for layer in ("blocks.0.", "blocks.1."):
+        shapes |= {f"{layer}ln1.w": (35,), f"{layer}ln1.b": (35,), f"{layer}attn.b_O": (35,)}
+        shapes |= {f"{layer}attn.W_{x}": (5, 35, 7) for x in "QKV"} | {
+            f"{layer}attn.W_O": (5, 7, 35)
+        }
+        shapes |= {f"{layer}attn.b_{x}": (5, 7) for x in "QKV"}
+    buffers = {
+        f"blocks.{layer}.attn.{name}": value
+        for layer in (0, 1)
+        for name, value in (("mask", torch.ones(41, 41).tril() > 0), ("IGNORE", torch.tensor(-1e5)))
+    }
+    return {name: torch.randn(shape) for name, shape in shapes.items()} | buffers
+
+
+def toy(folder, weights):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(SIZES))
+    torch.save(weights, folder / "model_final.pth")
+    return folder
+
+
+@pytest.mark.parametrize("more", [{}, {"unembed.b_U": torch.linspace(-5, 5, 97)}], ids=["", "bias"])
+def test_a_toy_of_the_posts_is_what_transformer_lens_runs(tmp_path, on_hub, monkeypatch, more):
+    on_hub(toy(tmp_path / "toy", toy_weights() | more), TOY, "1" * 40)
+    model = loading.load(catalog.locate("attn-only-2l"), "cpu")
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(HfApi, "list_repo_files", lambda *_: ["model_final.pth"])
+    tokens = torch.arange(82).reshape(2, 41)
+    with torch.no_grad():
+        expected, seen = tl_legacy.boot(TOY).run_with_cache(tokens)
+    torch.testing.assert_close(model.run(tokens), expected, rtol=1e-4, atol=1e-4)
+    patterns = Patterns(torch.arange(41))
+    model.run(tokens, observers=[patterns])
+    for layer in (0, 1):
+        theirs = seen[f"blocks.{layer}.attn.hook_pattern"]
+        torch.testing.assert_close(patterns.kept[layer].float(), theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda held: held.pop("pos_embed.W_pos"), "pos_embed.W_pos"),
+        (
+            lambda held: held.update({"blocks.0.mlp.W_in": torch.ones(35, 140)}),
+            "mlp.W_in' is in no",
+        ),
+        (
+            lambda held: held.update({"unembed.b_U": torch.ones(35)}),
+            r"lm_head.bias.*\[35\].*\[97\]",
+        ),
+    ],
+    ids=["one less", "one more", "another size"],
+)
+def test_a_toy_with_other_weights_is_refused(tmp_path, on_hub, change, words):
+    weights = toy_weights()
+    change(weights)
+    on_hub(toy(tmp_path / "toy", weights), TOY, "1" * 40)
+    with pytest.raises(UnsupportedModel, match=words):
+        loading.load(catalog.locate(TOY), "cpu")

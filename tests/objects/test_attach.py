@@ -399,11 +399,13 @@ NATIVE = {
 }  # fmt: skip
 
 
-def test_a_toy_that_a_bridge_built(tokenizer):
-    """Its patterns are those that the bridge caches."""
+@pytest.mark.parametrize("bias", [0, 3], ids=["", "bias of the unembedding"])
+def test_a_toy_that_a_bridge_built(tokenizer, bias):
+    """Its patterns are those that the bridge caches, its logits the bridge's."""
     torch.manual_seed(3)
     config = TransformerBridgeConfig(**NATIVE, d_vocab=4096, attn_only=True)
     bridge = TransformerBridge.boot_native(config)
+    bridge.unembed.bias.normal_().mul_(bias)
     lab = pk.attach(bridge, tokenizer, name="toy")
     text = "In the beginning God created the heaven and the earth."
     found = lab.show("own-text", params={"text": text})
