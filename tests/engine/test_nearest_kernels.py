@@ -126,6 +126,24 @@ def test_what_is_passed_over(kernels):
     assert ([], 0) == (gone.heads, gone.runs)
 
 
+@pytest.mark.parametrize("lost", MODELS)
+def test_what_is_lost_meanwhile_hides_no_other(kernels, monkeypatch, lost):
+    """A model, or an entry that was removed after the headers were read."""
+    store, found = kernels
+    kept = {model for model in MODELS if model != lost}
+    answer = search(
+        store, found, located=lambda *told: None if told[0] == lost else catalog.locate(*told)
+    )
+    assert (kept, 1) == ({each.pin.model for each in answer.heads}, answer.runs)
+    removed, _, _ = entry(store, found, lost)
+    read = nearest_kernels._rows
+    monkeypatch.setattr(
+        nearest_kernels, "_rows", lambda *of: None if of[1] == removed else read(*of)
+    )
+    answer = search(store, found)
+    assert (kept, 1) == ({each.pin.model for each in answer.heads}, answer.runs)
+
+
 def test_another_layout_is_passed_over(kernels, tmp_path):
     """What an earlier version wrote is found by its header, and not read."""
     store, found = kernels

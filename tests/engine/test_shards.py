@@ -258,7 +258,10 @@ def test_a_merge_that_fails(tmp_path, described, monkeypatch):
             merge_shards(shared.store, {}, run, 3, silent)
     assert ("queries",) == missing_statistics(shared.store, run)
     assert all(is_there(shared.store, task) for task in tasks)
+    parts = [part for _, header in shared.store.headers() if (part := Partial.read(header))]
     merge_shards(shared.store, {}, run, 3, silent)
+    total = sum(part.header.seconds for part in parts if part.statistic == "keys")
+    assert total == pytest.approx(held(shared.store, run)[0].seconds, abs=2e-3)
     assert not any(is_there(shared.store, task) for task in tasks)
 
 

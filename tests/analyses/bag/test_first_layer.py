@@ -1,5 +1,8 @@
 """Layer 0 taken apart: put together again, it is what plain transformers computes."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -17,14 +20,18 @@ from tests.support.oracles_first_layer import inside
 from tests.support.refusals import refused
 
 READ = [name for name in builders.ARCHITECTURES if name not in ("attn_only", "gpt_neox")]
-READ = [*READ, "serial_neox"]
+READ = [*READ, "serial_neox", "large_epsilon"]
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 @pytest.fixture(scope="module")
 def paths(model_dirs, tmp_path_factory):
     root = tmp_path_factory.mktemp("first layer")
+    large = shutil.copytree(model_dirs["llama"], root / "epsilon")
+    config = json.loads((large / "config.json").read_text()) | {"rms_norm_eps": 1.5}
+    (large / "config.json").write_text(json.dumps(config))
     return model_dirs | {
+        "large_epsilon": large,
         "serial_neox": builders.gpt_neox(root / "serial", parallel=False),
         "post_norm": builders.opt(root / "post-norm", do_layer_norm_before=False),
     }
