@@ -66,6 +66,10 @@ def test_progress(request_of, monkeypatch):
     job.take({"formed": 8})  # says nothing of where it is
     job.take(running | {"done": 200, "total": 500, "note": "Reading"})
     assert (200, 500, 60.0) == (job.done, job.total, job.seconds_left())
+    job.take(running | {"done": 10, "total": 30, "note": "Writing"})  # with a pace of its own
+    now.at = 30.0
+    job.take(running | {"done": 15, "total": 30, "note": "Writing"})
+    assert 30.0 == job.seconds_left()
     assert not job.wait(0.01)
 
 

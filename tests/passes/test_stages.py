@@ -283,6 +283,7 @@ def test_what_a_stage_covers(shared, model_dirs, tmp_path):
 
 TEXTS = {
     "documents": ({"documents": 13, "words": 101}, 60, "documents", [4, 8, 10, 20]),
+    "many documents": ({"documents": 90, "words": 61}, 520, "documents", [4, 8, 10, 20]),
     "a text": ({"documents": 3, "words": 301}, 60, "stretches", [4, 8, 10, 20]),
     "a long text": ({"documents": 3, "words": 1501}, 520, "stretches", []),
 }

@@ -75,10 +75,13 @@ def test_what_cannot_be_exported(store, target, located, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "called"),
-    [("mine", "mine"), ("mine", "other"), *((n, n) for n in ("demo-gpt2", "gpt2", "a/b", "/a/b"))],
-)
-def test_an_object_has_a_name_of_its_own(store, target, located, tmp_path, name, called):
+    ("name", "called", "lacking"),
+    [
+        ("mine", "mine", ""), ("mine", "other", ""), ("mine", "mine", "attached"),
+        ("mine", "mine", "geometry"), *((n, n, "") for n in ("demo-gpt2", "gpt2", "a/b", "/a/b")),
+    ],
+)  # fmt: skip
+def test_an_object_has_a_name_of_its_own(store, target, located, tmp_path, name, called, lacking):
     """Else whoever asks for a bundled model, or a directory, would get the results of another."""
     print_, file = located.spec.fingerprint, tmp_path / "results.zip"
     first = Shown(
@@ -88,9 +91,10 @@ def test_an_object_has_a_name_of_its_own(store, target, located, tmp_path, name,
     versions = {"versions": {"1": {"fingerprint": print_}}, "word": " the"}
     told = ModelSpec(name=called, revision="1", fingerprint=print_)
     described = view.about(replace(located, spec=told), first) | {"attached": versions}
+    described.pop(lacking, None)
     with patch.object(archive, "description", return_value=described):
         export_entries(store, [*store.keys()], ModelSpec(name=name, fingerprint=print_), file)
-    if name == called == "mine":
+    if name == called == "mine" and not lacking:
         assert ("mine", 4) == import_archive(target, file)
         return
     with pytest.raises(BadArchive, match="is not a file that 'export' wrote"):
