@@ -224,6 +224,14 @@ def test_something_else_in_the_stream(model_dirs, ids, monkeypatch):
         read_components(model, ids, 0)
 
 
+def test_attention_that_reads_something_else(model_dirs, ids):
+    """Neither the stream nor what a norm made of it."""
+    model = loading.load(catalog.locate(str(model_dirs["gpt2"])), "cpu")
+    model.block(1).ln_1 = torch.nn.Linear(35, 35)
+    with pytest.raises(UnsupportedModel, match="layer 1, attention reads more than the normed str"):
+        read_components(model, ids, 2)
+
+
 def test_a_layer_norm_behind(model_dirs, ids):
     """A norm behind attention may centre and have a bias, which is among the biases."""
     model = loading.load(catalog.locate(str(model_dirs["olmo2"])), "cpu")

@@ -26,6 +26,7 @@ from poskernel_core.forward.rotation import cosines_and_sines
 from poskernel_core.models import catalog
 from poskernel_core.passes import streaming
 from poskernel_core.passes.prepare import sizes_for
+from poskernel_core.passes.worker_context import ModelCache
 from tests.support import Made, builders
 from tests.support.builders.families import EVERY_MODEL, FAMILY_MODELS, SLIDE, FamilyModel, rotary
 
@@ -173,6 +174,17 @@ def halves(model_dirs, tmp_path_factory):
 
 def dtypes(model):
     return {parameter.dtype for parameter in model.module.parameters()}
+
+
+def test_a_kept_model_is_of_the_type_that_is_asked_for(halves):
+    """A bfloat16 one is loaded for each task, and never in place of another."""
+    models = ModelCache()
+    half, other, whole = (
+        models.take(halves["llama"], "cpu", dtype) for dtype in ("bfloat16", "bfloat16", "float32")
+    )
+    assert [{torch.bfloat16}, {torch.float32}] == [dtypes(half), dtypes(whole)]
+    assert half is not other
+    assert whole is models.take(halves["llama"], "cpu")
 
 
 @EACH

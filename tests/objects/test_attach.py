@@ -399,11 +399,11 @@ NATIVE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("bias", [0, 3], ids=["", "bias of the unembedding"])
-def test_a_toy_that_a_bridge_built(tokenizer, bias):
+@pytest.mark.parametrize(("bias", "eps"), [(0, 1e-5), (3, 1e-5), (0, 0.5)])
+def test_a_toy_that_a_bridge_built(tokenizer, bias, eps):
     """Its patterns are those that the bridge caches, its logits the bridge's."""
     torch.manual_seed(3)
-    config = TransformerBridgeConfig(**NATIVE, d_vocab=4096, attn_only=True)
+    config = TransformerBridgeConfig(**NATIVE, d_vocab=4096, attn_only=True, eps=eps)
     bridge = TransformerBridge.boot_native(config)
     bridge.unembed.bias.normal_().mul_(bias)
     lab = pk.attach(bridge, tokenizer, name="toy")
