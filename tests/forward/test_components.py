@@ -10,6 +10,7 @@ from poskernel_core.forward import blocks, components, loading
 from poskernel_core.forward.components import read_components, read_parts
 from poskernel_core.models import catalog
 from tests.support import builders
+from tests.support.builders import hub_form
 from tests.support.builders.families import tried
 from tests.support.truth import Recorder
 
@@ -230,6 +231,14 @@ def test_attention_that_reads_something_else(model_dirs, ids):
     model.block(1).ln_1 = torch.nn.Linear(35, 35)
     with pytest.raises(UnsupportedModel, match="layer 1, attention reads more than the normed str"):
         read_components(model, ids, 2)
+
+
+def test_norms_of_queries_and_keys_with_biases(tmp_path, ids):
+    model = loading.load(catalog.locate(str(hub_form.build(tmp_path / "m", "persimmon"))), "cpu")
+    for reading in readings(model, ids):
+        for side, real in (("query", reading.call.q), ("key", reading.call.k)):
+            for head in range(model.geometry.n_heads):
+                close(reading.projected(side, head).double().sum(dim=0), real[:, head])
 
 
 def test_a_layer_norm_behind(model_dirs, ids):
