@@ -17,6 +17,7 @@ PAGES = (
 
 SMALL = {"windows": "20", "context": "128"}
 MORE: dict[str, dict[str, Any]] = {
+    "explore": {"windows": "10"},
     "contextual": {"firstwindows": "8"},
     "contextual_neurons": {"firstwindows": "8"},
     "induction_recency": {"model": "demo-attn-2l", "samples": "100"},
