@@ -520,7 +520,9 @@ def toy(folder, weights):
 @pytest.mark.parametrize("more", [{}, {"unembed.b_U": torch.linspace(-5, 5, 97)}], ids=["", "bias"])
 def test_a_toy_of_the_posts_is_what_transformer_lens_runs(tmp_path, on_hub, monkeypatch, more):
     on_hub(toy(tmp_path / "toy", toy_weights() | more), TOY, "1" * 40)
-    model = loading.load(catalog.locate("attn-only-2l"), "cpu")
+    located = catalog.locate("attn-only-2l")
+    assert loading.has_room(located, "cpu")
+    model = loading.load(located, "cpu")
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(HfApi, "list_repo_files", lambda *_: ["model_final.pth"])
