@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import poskernel_core as pk
 from poskernel_core.forward import interventions
@@ -67,6 +68,27 @@ def test_averaged_stream(agree, layer, group):
     step = np.array(op.averaged_positions(rows.tolist(), group)) - rows
     edit = interventions.AveragedStream(layer, group, torch.from_numpy(rows))
     agree(edit, stream=lambda at, stream: stream + step if at == layer else stream)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_blocks_that_are_called_by_keyword(loaded, ids, monkeypatch, layer):
+    """As some classes of transformers call theirs."""
+    model = loaded["llama"]
+    edit = interventions.AveragedStream(layer, 4, torch.from_numpy(rows_of(60)))
+
+    def seen():
+        recorder = Recorder()
+        found = [model.run(ids), model.run(ids, edit, [recorder])]
+        stream = recorder.residuals[layer]
+        return [*found, *recorder.residuals, model.run(ids, stream=(layer, stream))]
+
+    def by_keyword(block, x, **more):
+        return nn.Module.__call__(block, hidden_states=x, **more)
+
+    expected = seen()
+    monkeypatch.setattr(type(model.block(0)), "__call__", by_keyword)
+    torch.testing.assert_close(seen(), expected, rtol=0, atol=0)
+    assert (expected[0] - expected[1]).abs().max() > 1e-2
 
 
 @STAGES
