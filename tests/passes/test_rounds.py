@@ -583,6 +583,19 @@ def test_less_at_a_time(shared, run, monkeypatch):
     same_bits([whole.layer(layer) for layer in range(3)], held(shared.store, run)[1])
 
 
+def test_a_pass_in_bfloat16(shared, run, unbroken):
+    """Its header says by how much its means are off, from two windows; that is also how far."""
+    half = run.model_copy(update={"dtype": "bfloat16"})
+    gather(shared, half, 8)
+    header, layers = held(shared.store, half)
+    means = [np.stack([layer["mean_keys"] for layer in each]) for each in (layers, unbroken[70])]
+    apart = np.linalg.norm(means[0] - means[1]) / np.linalg.norm(means[1])
+
+    assert ("bfloat16", 70) == (header.dtype, header.windows)
+    assert 1e-4 < header.dtype_error < 0.02
+    assert 0.1 * header.dtype_error < apart < 2 * header.dtype_error
+
+
 def test_sums_that_are_not_exact(loaded):
     """Up to 2**53 grains, adding one grain is exact; beyond, it may be lost, and that is told."""
     model = loaded["gpt2"]
