@@ -60,6 +60,7 @@ def test_what_cannot_be_written(tmp_path):
     notes.write("m", "f", "L0H0", "old")
     with pytest.raises(BadRequest, match=f"at most {MAX_NOTE:,} characters, got 4,001"):
         notes.write("m", "f", "L0H0", "x" * 4001)
+    notes.write("m", "f", "L0H1", "x" * MAX_NOTE)
     with pytest.raises(StoreFailed):
         notes.write("m", "f", "L0H0", "\ud800")
     assert notes.of("f", "L0H0") == "old"

@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from poskernel_core.common.errors import BadRequest, NoSpace, ReadOnlyStore, StoreFailed
 from poskernel_core.common.folders import default_directory
 from poskernel_core.storage import store as store_module
-from poskernel_core.storage.encoding import decode
+from poskernel_core.storage.encoding import MAX_HEADER, decode, read_header
 from poskernel_core.storage.store import Store
 from tests.support import ROOT
 from tests.support.disks import file_of, fill, read_only, small_disk
@@ -482,3 +482,16 @@ def test_a_store_of_version_1_0_0(tmp_path):
     assert len(KEYS) - 1 == whole(store)
     assert old[2:] == [file for file in old if file.exists()]
     store.close()
+
+
+@pytest.mark.parametrize("start", [b"\0" * 39, b"\0" * 32 + (MAX_HEADER + 1).to_bytes(8, "little")])
+def test_a_header_that_is_cut_off_or_too_long_is_not_read(start):
+    """The header of a text would be read for nothing."""
+    asked = []
+
+    def read(count):
+        asked.append(count)
+        return start
+
+    assert read_header(read) is None
+    assert [40] == asked
