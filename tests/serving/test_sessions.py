@@ -15,6 +15,7 @@ from streamlit.runtime.state import SafeSessionState, SessionState
 from streamlit.runtime.state.common import WidgetMetadata
 
 from serving.sessions import keep_apart
+from tests.support.server import run_alone
 
 PART, WHOLE = RerunData(fragment_id="part"), RerunData()
 
@@ -88,7 +89,7 @@ def test_a_thread_that_is_over(session, ending):
             session._state = AppSessionState.SHUTDOWN_REQUESTED
         await asyncio.sleep(0.05)
 
-    asyncio.run(ask())
+    run_alone(ask())
     assert {"passed on": [PART], "all of the page": [WHOLE]}.get(ending, []) == session.started
     assert ([PART] if ending == "a part" else []) == other.taken
 
